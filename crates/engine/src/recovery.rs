@@ -18,7 +18,7 @@ pub(crate) use tiers::{
 };
 
 use crate::buffer::{Buffer, PageCopies, Pins, Presence, begins_page};
-use crate::checkpoint::checkpoint_restart;
+use crate::checkpoint::{checkpoint_restart, whole_catalog_length};
 use crate::engine::{Catalog, Engine, RedoneEnds, TransactionState};
 use crate::log::LogScan;
 use crate::log::record::{Body, Record};
@@ -323,7 +323,7 @@ pub async fn finish(
 /// Leaves those transactions that can be left, and undoes the others.
 async fn leave_or_undo(engine: &Rc<Engine>, mut large: Vec<Loser>) -> Result<Vec<LeftLoser>> {
     large.sort_by_key(|loser| loser.first);
-    let without_room = without_room(engine, &large);
+    let without_room = without_room(engine, &large, whole_catalog_length(engine));
     let mut left = Vec::new();
     for (number, loser) in large.into_iter().enumerate() {
         let refused = match leave(engine, loser, number >= without_room) {

@@ -1,10 +1,11 @@
 //! Openings that leave large transactions to be undone, and fail behind that, or need the log themselves.
 
-use crate::ground::losers::{key, settings, under};
+use crate::ground::losers::{key, settings, slowly, under};
 use base::PartitionId;
 use base::time::SECOND_NS;
 use driver::OpKind;
 use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::set::{FieldType, RecordType};
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, Transaction, buffer, checkpoint, log};
 use executor::Executor;
 use std::mem::forget;
@@ -110,4 +111,52 @@ fn one_that_fails_behind_what_it_has_left_undoes_nothing_afterwards() {
         assert!(database.check(|_| {}).await.expect("checks").is_clean());
     })
     .expect("the machine goes on");
+}
+
+/// A log whose archive has to be told more of partitions than half of it, and of whose rest a large transaction holds much.
+fn with_long_catalog() -> Settings {
+    let log = log::Settings { capacity: 512 << 10, ..archived().log };
+    let buffer = buffer::Settings { frames: 60, page_size: 1024, ..buffer::Settings::default() };
+    Settings { log, buffer, ..settings() }
+}
+
+fn with_long_catalog_killed() -> Media {
+    let media = Media::new();
+    let made = under(FaultPlan::default(), &media, async |executor| {
+        let database = Database::create(executor, with_long_catalog()).await?;
+        let spec = PartitionSpec { device: "data".into(), ..PartitionSpec::b_tree("rows") };
+        let rows = database.create_partition(spec).await?;
+        let names: Vec<String> = (0..60).map(|number| format!("{number:0>60}")).collect();
+        let record = RecordType::new(names.iter().map(|name| (name.as_str(), FieldType::U64))).expect("different names");
+        for number in 0..70 {
+            let spec = PartitionSpec::b_tree(&format!("of many fields {number}")).record(record.clone());
+            database.create_partition(spec).await?;
+            database.checkpoint().await?;
+        }
+        database.transaction(async |tx| put_all(tx, rows, (0..RECORDS, 100), b"committed").await).await?;
+        database.checkpoint().await?;
+        let mut tx = database.begin().await?;
+        put_all(&mut tx, rows, (0..RECORDS, 100), b"lost").await?;
+        forget(tx);
+        database.checkpoint().await
+    });
+    assert_eq!(made, Ok(Ok(())));
+    media
+}
+
+/// The opening does not wait for room that only the end of the undoing gives: without that room nothing is left to be undone.
+#[test]
+fn what_keeps_the_log_from_what_its_archive_is_told_is_undone_before_the_opening_ends() {
+    let media = with_long_catalog_killed();
+    slowly(&media.copy(), async |executor| {
+        let database = Database::open(executor, with_long_catalog(), "here").await.expect("opens");
+        assert_eq!((database.recovery().unfinished, database.recovery().undos_left), (1, 0));
+        assert!(database.check(|_| {}).await.expect("checks").is_clean());
+    });
+    // The device is named on which that fails, not a rollback that others are to wait for.
+    let failed = under(away("data"), &media, async |executor| {
+        let opened = Database::open(executor, with_long_catalog(), "here");
+        executor.within(60 * SECOND_NS, opened).await.map(|opened| opened.map(drop))
+    });
+    assert!(matches!(&failed, Ok(Some(Err(Error::Input(_))))), "{failed:?}");
 }

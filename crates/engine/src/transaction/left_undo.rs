@@ -65,13 +65,15 @@ impl Loser {
     }
 }
 
-/// Of these transactions, how many have room in the log beside new work while they are undone: those behind keep less of it.
-pub(crate) fn without_room(engine: &Engine, losers: &[Loser]) -> usize {
+/// Of these transactions, how many have no room in the log beside new work while they are undone: those behind keep less of it. An opening
+/// that has a record of `length` bytes to log waits for room only as long as there is none without the end of those that are left.
+pub(crate) fn without_room(engine: &Engine, losers: &[Loser], length: u64) -> usize {
     let log = &engine.core.log;
+    let beside = log.bytes_for(length).max(log.capacity() / 4);
     let fits = |losers: &[Loser]| {
         let kept = losers.iter().map(|loser| log.end().0 - loser.first.0).max().unwrap_or(0);
         let logged = losers.iter().map(Loser::logged).sum();
-        kept + engine.core.rollback_room_when_grown(logged) + log.capacity() / 4 <= log.capacity()
+        kept + engine.core.rollback_room_when_grown(logged) + beside <= log.capacity()
     };
     (0..=losers.len()).find(|count| fits(&losers[*count..])).unwrap_or(losers.len())
 }
