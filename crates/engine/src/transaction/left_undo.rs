@@ -10,9 +10,8 @@
 //! What no lock keeps from others is not left but undone first: changes of partitions without locks, of what the next opening does not find,
 //! and of what nodes may have changed by pages. So is what the log has no room for beside others.
 
-use super::rollback::end_rollback;
+use super::rollback::{end_rollback, undo_beside};
 use super::stall::{REST_NS_MAX, REST_NS_MIN, renew_stall, report_stall};
-use super::undo;
 use crate::catalog::{Locking, Organization};
 use crate::engine::{Active, Engine};
 use crate::statistics::Event;
@@ -248,7 +247,7 @@ async fn undo_some(engine: &Engine, state: &mut Active) -> Result<()> {
         engine.core.log.catch_up().await?;
     }
     let remaining = state.updates().saturating_sub(STEP);
-    undo(&engine.core, state, remaining).await
+    undo_beside(&engine.core, state, remaining).await
 }
 
 /// What was undone takes no room in the log any more.
@@ -277,4 +276,42 @@ async fn end(engine: &Engine, state: Active, (began, changes): (Instant, usize))
     transactions.left.note_ended();
     let took_ns = engine.core.executor.now().since_ns(began);
     engine.core.statistics.tell(&Event::Undone { transaction, changes: changes as u64, took_ns });
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::version::tests::on_a_machine;
+    use crate::{Database, PartitionSpec, Settings};
+
+    /// Others need as much for their own rollbacks as if nothing were undone beside them.
+    #[test]
+    fn what_is_undone_beside_an_update_takes_nothing_of_the_padding_that_it_bears() {
+        let settings = Settings { undone_first_max: 0, ..Settings::default() };
+        let key = |number: u32| number.to_be_bytes();
+        let done = on_a_machine(async |executor| {
+            let database = Database::create(executor, settings.clone()).await?;
+            let rows = database.create_partition(PartitionSpec::b_tree("rows")).await?;
+            let mut tx = database.begin().await?;
+            for number in 0..500 {
+                tx.put(rows, &key(number), b"lost").await?;
+            }
+            std::mem::forget(tx);
+            database.log().flush(database.log().end()).await?;
+            database.transaction(async |tx| tx.put(rows, b"behind", b"1").await).await?;
+            let database = Database::open(executor, settings, "here").await?;
+            let rows = database.partition("rows")?;
+            let mut tx = database.begin().await?;
+            tx.put(rows, b"first", b"1").await?;
+            let (before, logged) = (database.undoing().changes, tx.state.logged);
+            database.log().note_padding(700);
+            while database.undoing().changes == before {
+                executor.yield_now().await;
+            }
+            assert!(database.undoing().changes > 0, "it goes on");
+            tx.put(rows, b"second", b"1").await?;
+            assert!(tx.state.logged - logged > 700, "{} bytes", tx.state.logged - logged);
+            tx.rollback().await
+        });
+        assert_eq!(done, Ok(()));
+    }
 }
