@@ -74,23 +74,31 @@ async fn with_partitions(executor: &Executor) -> Result<()> {
 fn one_that_fails_behind_what_it_has_left_undoes_nothing_afterwards() {
     let media = Media::new();
     assert_eq!(under(FaultPlan::default(), &media, with_partitions), Ok(Ok(())));
+    let until_full = async |database: &Database| {
+        let more = database.partition("more").expect("it exists");
+        for number in 0.. {
+            let put = database.transaction(async |tx| tx.put(more, &key(number), &[7; 400]).await).await;
+            if let Err(error) = put {
+                assert!(matches!(error, Error::LogNotArchived { .. }), "{error}");
+                return number;
+            }
+        }
+        unreachable!("the log has an end")
+    };
+    let count = under(away("backup"), &media.copy(), async |executor| {
+        until_full(&Database::open(executor, archived(), "here").await.expect("the log has room")).await
+    });
     let ended = under(away("backup"), &media, async |executor| {
         let database = Database::open(executor, archived(), "here").await.expect("the log has room");
         let [rows, more] = ["rows", "more"].map(|name| database.partition(name).expect("it exists"));
-        for number in 0..150 {
+        for number in 0..count.expect("the machine goes on") / 2 {
             database.transaction(async |tx| tx.put(more, &key(number), &[7; 400]).await).await.expect("there is room");
         }
         let mut tx = database.begin().await.expect("begins");
-        for number in (0..RECORDS).step_by(7) {
+        for number in (0..RECORDS).step_by(10) {
             tx.put(rows, &key(number), b"lost").await.expect("there is room");
         }
-        let full = async |number: u32| database.transaction(async |tx| tx.put(more, &key(number), &[7; 400]).await).await;
-        for number in 150.. {
-            if let Err(error) = full(number).await {
-                assert!(matches!(error, Error::LogNotArchived { .. }), "{error}");
-                break;
-            }
-        }
+        until_full(&database).await;
         forget(tx);
     });
     assert_eq!(ended, Ok(()));
@@ -127,9 +135,10 @@ fn with_long_catalog_killed() -> Media {
         let spec = PartitionSpec { device: "data".into(), ..PartitionSpec::b_tree("rows") };
         let rows = database.create_partition(spec).await?;
         let names: Vec<String> = (0..60).map(|number| format!("{number:0>60}")).collect();
-        let record = RecordType::new(names.iter().map(|name| (name.as_str(), FieldType::U64))).expect("different names");
+        let record =
+            RecordType::new(names.iter().map(|name| (name.as_str(), FieldType::U64))).expect("different names");
         for number in 0..70 {
-            let spec = PartitionSpec::b_tree(&format!("of many fields {number}")).record(record.clone());
+            let spec = PartitionSpec::b_tree(&format!("of-many-fields-{number}")).record(record.clone());
             database.create_partition(spec).await?;
             database.checkpoint().await?;
         }
