@@ -500,7 +500,7 @@ async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockCh
     }
     let mut superblock = engine.catalog.superblock.borrow().clone();
     superblock.redo_start = redo_start.0;
-    superblock.changed_alone = Some(engine.core.log.changed_alone().0);
+    superblock.changed_alone = engine.core.log.known_changed_alone();
     superblock.log_durable = engine.core.log.durable().0;
     superblock.next_transaction = engine.transactions.registry.borrow().next();
     superblock.backup = change.backup.or(superblock.backup);

@@ -205,6 +205,11 @@ impl Log {
         self.changed_alone.get()
     }
 
+    /// The same for the next opening: `None` if commits do not wait until they are durable, so that what nodes have may be gone by then.
+    pub(crate) fn known_changed_alone(&self) -> Option<u64> {
+        self.settings.durable.then(|| self.changed_alone().0)
+    }
+
     /// The database changes something by itself now that the log does not say.
     pub(crate) fn note_own_change(&self) {
         self.changed_alone.set(self.end());

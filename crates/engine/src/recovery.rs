@@ -18,14 +18,14 @@ pub(crate) use tiers::{
 };
 
 use crate::buffer::{Buffer, PageCopies, Pins, Presence, begins_page};
-use crate::checkpoint::checkpoint_restart;
+use crate::checkpoint::{checkpoint_restart, whole_catalog_length};
 use crate::engine::{Catalog, Engine, RedoneEnds, TransactionState};
 use crate::log::LogScan;
 use crate::log::record::{Body, Record};
 use crate::procedure::Procedures;
 use crate::second_level::design::Pattern;
 use crate::statistics::RecoveryReport;
-use crate::transaction::{Chains, LeftLoser, Loser, begin_left_undo, free_after_restart, leave, undo, without_room};
+use crate::transaction::{Chains, LeftLoser, Loser, free_after_restart, leave, undo, without_room};
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId, TransactionId};
 use batch::{DecodedBatch, LogBatch};
@@ -278,7 +278,8 @@ fn say_ended_loads(engine: &Engine, loads: Vec<(PartitionId, Lsn)>, loaded: &[Pa
 }
 
 /// Undoes what was not committed, but for what can be left of transactions with more than `first_max` changes, completes what was, and takes a
-/// checkpoint. Loads of the partitions `loaded` have no end in the log, wherever they began.
+/// checkpoint. Loads of the partitions `loaded` have no end in the log, wherever they began. What is left is to be undone once the opening can
+/// fail no more ([`begin_left_undo`](crate::transaction::begin_left_undo)).
 ///
 /// # Errors
 /// A damaged page, or the driver's. Opening again goes on where this stopped.
@@ -287,7 +288,7 @@ pub async fn finish(
     remainder: Remainder,
     loaded: &[PartitionId],
     first_max: u64,
-) -> Result<RecoveryReport> {
+) -> Result<(RecoveryReport, Vec<LeftLoser>)> {
     let began = engine.core.executor.now();
     let unfinished = remainder.transactions.len() as u64;
     engine.transactions.registry.borrow_mut().skip(remainder.last);
@@ -316,14 +317,13 @@ pub async fn finish(
     begin_rest_of_redo(engine);
     checkpoint_restart(engine).await?;
     let undos_left = left.len() as u64;
-    begin_left_undo(engine, left);
-    Ok(RecoveryReport { unfinished, undo_ns, undos_left, ..remainder.report })
+    Ok((RecoveryReport { unfinished, undo_ns, undos_left, ..remainder.report }, left))
 }
 
 /// Leaves those transactions that can be left, and undoes the others.
 async fn leave_or_undo(engine: &Rc<Engine>, mut large: Vec<Loser>) -> Result<Vec<LeftLoser>> {
     large.sort_by_key(|loser| loser.first);
-    let without_room = without_room(engine, &large);
+    let without_room = without_room(engine, &large, whole_catalog_length(engine));
     let mut left = Vec::new();
     for (number, loser) in large.into_iter().enumerate() {
         let refused = match leave(engine, loser, number >= without_room) {

@@ -86,8 +86,9 @@ pub struct Superblock {
     /// Tells this database from all others, also from the one of which it is a restored backup. While there is none, as in formats before 21,
     /// the next opening draws one.
     pub identity: Option<u64>,
-    /// When this was written, the log had nothing behind this position but what other nodes had changed. `None` if an earlier release has
-    /// written it, or it is of a restored backup: then that is not known.
+    /// When this was written, the log had nothing behind this position but what other nodes had changed. `None` if that is not known: an
+    /// earlier release has written it, it is of a restored backup, or commits did not wait until they were durable. Then what nodes were told
+    /// to be there may be gone.
     pub changed_alone: Option<u64>,
 }
 
@@ -364,6 +365,17 @@ impl SuperblockFile {
         }
         (superblock.tiers, superblock.cache_table) = (tiers, table);
         self.write(executor, superblock).await
+    }
+
+    /// States that commits do not wait until they are durable, unless the file says so already: nodes may be told what will be gone.
+    ///
+    /// # Errors
+    /// As [`SuperblockFile::write`].
+    pub async fn note_lazy_log(&mut self, executor: &Executor, superblock: &mut Superblock) -> Result<()> {
+        match superblock.changed_alone.take() {
+            Some(_) => self.write(executor, superblock).await,
+            None => Ok(()),
+        }
     }
 
     /// States which second device the log has, unless the file says so already.

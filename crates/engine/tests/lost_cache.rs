@@ -394,3 +394,52 @@ fn a_fault_of_the_home_device_is_not_told_of_as_one_of_the_cache() {
     }
     assert!(refused > 2, "{refused} of the openings have failed");
 }
+
+/// What an opening has asked for in vain may be carried out when the next one in the same process has made a cache of that name.
+#[test]
+fn a_creation_that_an_opening_has_given_up_takes_no_cache_away_from_the_next() {
+    let hardware = "[device.disk]\nmedium.service = \"20 us\"\n\
+                    [device.flash]\nmedium = { servers = 64, service = \"20 us\" }\nsync = \"20 us\"\n";
+    let mut settings = settings(Design::named("lazy-cleaning").expect("it has this name"));
+    settings.hierarchy.cache.as_mut().expect("there is one").table = Some(true);
+    let missing = Media::new();
+    run(&missing, async |executor| {
+        let _killed = filled(executor, settings.clone()).await.expect("works");
+        let device = executor.device("flash").expect("it exists");
+        for name in executor.names(device).await.expect("lists") {
+            executor.perform(driver::Op::Remove { device, name }).await.result.expect("removes");
+        }
+    });
+    let opens = |executor: Executor| {
+        let settings = settings.clone();
+        async move { executor.within(60 * SECOND_NS, Database::open(&executor, settings, "here")).await.expect("waits") }
+    };
+    let mut hung = 0;
+    for micros in (0..).step_by(40) {
+        let from = Instant::from_ns(micros * MICROSECOND_NS);
+        let until = from.plus_ns(SILENCE_NS_MAX / 2);
+        let slow = Slow { device: "flash".into(), from, until, factor: 5e6 };
+        let faults = FaultPlan { slow: vec![slow], ..FaultPlan::default() };
+        let hardware = Hardware::parse(hardware, "test").expect("a description");
+        let is_over = run_under(&missing.copy(), hardware, faults, async |executor| {
+            let Ok(first) = opens(executor.clone()).await else { return false };
+            let is_over = executor.now() < from;
+            hung += u32::from(first.cache().is_none());
+            first.close().await.expect("closes");
+            let second = opens(executor.clone()).await.unwrap_or_else(|error| panic!("{micros} us, second: {error}"));
+            change(&second, 7, 9).await.expect("there is no cache in its way");
+            second.close().await.expect("closes");
+            executor.sleep_ns(1_000 * SECOND_NS).await;
+            let third = opens(executor.clone()).await.unwrap_or_else(|error| panic!("{micros} us, third: {error}"));
+            assert!(third.cache().is_some(), "{micros} us: its device answers");
+            for number in 0..PAGES {
+                assert_eq!(read(&third, number).await, Ok(if number == 7 { 9 } else { 2 }), "{micros} us");
+            }
+            is_over
+        });
+        if is_over.expect("the machine goes on") {
+            break;
+        }
+    }
+    assert!(hung > 2, "{hung} openings were left without an answer");
+}

@@ -56,6 +56,8 @@ mod left_redo;
 mod left_redo_faults;
 mod left_undo;
 mod left_undo_beside;
+mod left_undo_openings;
+mod left_undo_several;
 mod left_undo_unlocked;
 mod load_remains;
 mod log_admission;

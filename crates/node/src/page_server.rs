@@ -282,7 +282,8 @@ async fn begin_epoch(database: &Database, has_leases: bool) -> engine::Result<u6
     }
 }
 
-/// The sessions with servers of this database behind whose beginning it has changed nothing by itself. None if its log is not durable.
+/// The sessions with servers of this database behind whose beginning it has changed nothing by itself. None if its log is not durable, and
+/// none of openings whose log was not: what they were told to be there may be gone.
 fn believed(database: &Database) -> Option<Believed> {
     let since = database.log().changed_alone().0 + 1;
     database.log().settings().durable.then(|| Believed { database: database.identity(), since })

@@ -5,7 +5,7 @@ use crate::machines::Machines;
 use crate::things::{self, ServedThings};
 use base::time::MILLISECOND_NS;
 use driver::{Fault, FaultKind};
-use engine::{Database, Error, PartitionSpec};
+use engine::{Database, Error, PartitionSpec, Settings, log};
 use entresol_node::lease::LEASE_NS;
 use executor::Executor;
 
@@ -235,4 +235,42 @@ fn a_partition_that_is_renamed_between_two_servings_is_used_by_its_new_name() {
         }
     });
     assert_eq!(found, Ok((Some(b"of the first".to_vec()), None)));
+}
+
+/// What was committed at a server whose log is not durable may be gone when it is.
+#[test]
+fn copies_from_a_server_whose_log_was_not_durable_are_not_believed_by_one_whose_log_is() {
+    for openings in [1, 2] {
+        let mut served = served();
+        let lazily = || {
+            let settings = things::settings();
+            Settings { log: log::Settings { durable: false, ..settings.log }, ..settings }
+        };
+        drop(go_on(&mut served, async move |executor| {
+            Database::open(executor, lazily(), "things").await.expect("it opens")
+        }));
+        let noted = served.run(async |client| {
+            loop {
+                let noted = client.transaction(async |tx| {
+                    let notes = tx.partition("notes").await?.id();
+                    tx.put(notes, KEY, b"of the lazy one").await
+                });
+                match noted.await {
+                    Err(Error::Input(fault)) if fault.kind == FaultKind::Denied => return Err(fault),
+                    Err(_) => client.executor().sleep_ns(MILLISECOND_NS).await,
+                    Ok(()) => return Ok(()),
+                }
+            }
+        });
+        assert_eq!(noted, Ok(()), "it is told that this is committed");
+        let last = served.cluster.now();
+        let _database = go_on(&mut served, async move |executor| {
+            for _ in 1..openings {
+                open(executor).await.close().await.expect("nothing is in its way");
+            }
+            open(executor).await
+        });
+        let found = read_anew(&mut served);
+        assert!(found.0 == b"of the first" && served.cluster.now().since_ns(last) < LEASE_NS, "{openings}: {found:?}");
+    }
 }

@@ -15,7 +15,10 @@ use driver::{Fault, FaultKind};
 use executor::{JoinHandle, Turn};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 /// Changes of the cache while the database runs.
 #[derive(Default)]
@@ -239,8 +242,18 @@ impl Database {
             return Err(silent(kind, &cache.device, "is still being created by an earlier change"));
         }
         let (executor, cache) = (self.0.engine.core.executor.clone(), cache.clone());
+        let engine = Rc::downgrade(&self.0.engine);
         Ok(executor.clone().spawn(async move {
-            let created = create_cache(&executor, (kind, &cache), wanted).await;
+            let created = {
+                let mut creation = pin!(create_cache(&executor, (kind, &cache), wanted));
+                // The next opening may make files of these names: what was begun cannot be taken back, but nothing follows it.
+                let goes_on = || engine.upgrade().is_some_and(|engine| !engine.core.closing.get());
+                poll_fn(|context| match goes_on() {
+                    true => creation.as_mut().poll(context),
+                    false => Poll::Ready(Err(Error::Closed)),
+                })
+                .await
+            };
             creating.borrow_mut().remove(&cache.device);
             created
         }))

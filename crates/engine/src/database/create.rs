@@ -83,7 +83,7 @@ impl Database {
             archive: log.archive().map(ArchivedLog::of),
             moments_since: (settings.undo.retention_ns > 0).then(|| log.durable().0),
             identity: Some(stamp),
-            changed_alone: Some(log.changed_alone().0),
+            changed_alone: log.known_changed_alone(),
         };
         let superblock_file = SuperblockFile::create(executor, home_device, &superblock, []).await?;
         let memory = (RefCell::default(), Backup::default());

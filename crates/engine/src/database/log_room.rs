@@ -66,8 +66,8 @@ pub(super) async fn wait_for_log_beside(engine: &Engine, length: u64) -> Result<
     Ok(())
 }
 
-/// Waits until a log that an opening has found has room for records of `length` bytes: no transaction holds it, so what is in the way
-/// is to be checkpointed or archived, for as long as that neither succeeds nor fails.
+/// Waits until a log that an opening has found has room for records of `length` bytes. Beside what transactions hold of it that are left to
+/// be undone it has that room, so what is in the way is to be checkpointed or archived, for as long as that neither succeeds nor fails.
 ///
 /// # Errors
 /// [`Error::Setting`] if the log could never hold that; those of [`relieve`], [`Error::LogNotArchived`] among them. Nothing has changed

@@ -18,6 +18,7 @@ use crate::second_level::CacheSettings;
 use crate::statistics::{Event, RecoveryReport, Statistics, hear};
 use crate::superblock::{Superblock, SuperblockFile};
 use crate::tier_file::Kind;
+use crate::transaction::begin_left_undo;
 use crate::version::VersionStore;
 use crate::{Result, temp};
 use base::Lsn;
@@ -211,6 +212,9 @@ impl Database {
         let log = scan.finish();
         let archiver = begin_archive(&settings.log, superblock.archive, (executor, &log));
         forget_beyond(executor, &settings.home_device, log.end()).await?;
+        if !settings.log.durable {
+            superblock_file.note_lazy_log(executor, &mut superblock).await?;
+        }
         // Nothing was acknowledged yet that only some of the log's files have.
         superblock_file.note_second_log(executor, &mut superblock, files.second).await?;
         if let Some((device, name)) = files.retired {
@@ -228,23 +232,32 @@ impl Database {
         log_files::watch(&engine);
         checkpoint::start_relief(&engine);
         let rebuilt = rebuild_moments(&engine, past).await;
-        let report = recovery::finish(&engine, unfinished, rebuilt.loaded(), settings.undone_first_max).await?;
+        let first_max = settings.undone_first_max;
+        let (report, left) = recovery::finish(&engine, unfinished, rebuilt.loaded(), first_max).await?;
         // What is in the log yet may have to be archived before all that the catalog says has room in it.
         archiver.iter().for_each(|archiver| start_archiving(&engine, archiver));
         if let Err(error) = make_ready(&engine).await {
             checkpoint::end_restart(&engine).await;
             return Err(error);
         }
-        checkpoint::start(&engine);
         keep_moments(&engine);
         let is_cache_missing = without_cache.is_some();
         let report = rebuilt.report(RecoveryReport { backup_bytes, load_ns, pages_left, left_bytes, ..report });
         tell(Event::Recovered(report));
-        let database = Database::of(engine, settings, (report, archiver));
+        let database = Database::of(Rc::clone(&engine), settings, (report, archiver));
         database.begin_spent();
         if is_cache_missing {
-            not_opened.extend(database.replace_missing_cache().await?);
+            match database.replace_missing_cache().await {
+                Ok(bad) => not_opened.extend(bad),
+                Err(error) => {
+                    checkpoint::end_restart(&engine).await;
+                    return Err(error);
+                }
+            }
         }
+        // What goes on by itself begins when nothing can fail any more: behind an opening that has failed, nothing is written.
+        checkpoint::start(&engine);
+        begin_left_undo(&engine, left);
         for bad in not_opened {
             tell(Event::CacheNotOpened {
                 is_upper: bad.kind == Kind::UpperCache,

@@ -21,12 +21,12 @@ pub struct UndoProgress {
     pub changes: u64,
 }
 
-/// The same with the task that undoes.
+/// The same with the tasks that undo.
 #[derive(Default)]
 pub(crate) struct LeftUndos {
     transactions: Cell<u64>,
     changes: Cell<u64>,
-    is_at_work: Cell<bool>,
+    at_work: Cell<usize>,
     is_stopped: Cell<bool>,
 }
 
@@ -63,22 +63,28 @@ impl LeftUndos {
         self.transactions.set(self.transactions.get() - 1);
     }
 
-    /// Whether the task goes on.
+    /// Whether any of the tasks goes on.
     pub fn is_at_work(&self) -> bool {
-        self.is_at_work.get()
+        self.at_work.get() > 0
     }
 
-    /// The task begins, or has ended.
-    pub fn set_at_work(&self, is_at_work: bool) {
-        self.is_at_work.set(is_at_work);
+    /// A task begins.
+    pub fn begin_work(&self) {
+        self.at_work.set(self.at_work.get() + 1);
     }
 
-    /// Has the task end: the next opening goes on.
+    /// A task has ended. Whether it was the last.
+    pub fn end_work(&self) -> bool {
+        self.at_work.set(self.at_work.get() - 1);
+        !self.is_at_work()
+    }
+
+    /// Has the tasks end: the next opening goes on.
     pub fn stop(&self) {
         self.is_stopped.set(true);
     }
 
-    /// Whether it is to.
+    /// Whether they are to.
     pub fn is_stopped(&self) -> bool {
         self.is_stopped.get()
     }

@@ -88,9 +88,10 @@ impl Log {
         self.wake_for_room();
     }
 
-    /// Notes that a page was written with `bytes` bytes left empty, because data pages had to be written, not for a commit.
-    pub(super) fn note_padding(&self, bytes: u64) {
-        self.claims.padding.set(bytes);
+    /// Notes that a page was written with `bytes` bytes left empty, because data pages had to be written, not for a commit. Of two before the
+    /// next update the larger one counts: the other is that of what is undone beside it.
+    pub(crate) fn note_padding(&self, bytes: u64) {
+        self.claims.padding.set(self.claims.padding.get().max(bytes));
     }
 
     /// The same for an update that counts, once: the update that begins the next page. Its rollback will bring the same pages, in whose

@@ -6,6 +6,7 @@ mod not_opened;
 mod scan;
 mod torn;
 
+use not_opened::check_names_answered;
 pub use not_opened::{CacheNotOpened, is_of_device, unless_bad};
 pub use torn::TornPages;
 
@@ -339,7 +340,11 @@ impl Reconciled {
                 }
                 None => {
                     let record = TierRecord { kind, device: (*name).clone(), stamp, capacity, in_use: true };
-                    let making = TierFile::create(executor, device, &record, page_size, volatile);
+                    let making = async {
+                        let cache = settings.cache.as_ref().filter(|_| kind == Kind::Cache);
+                        cache.map_or(Ok(()), |cache| check_names_answered(executor, cache))?;
+                        TierFile::create(executor, device, &record, page_size, volatile).await
+                    };
                     let limit =
                         AnswerLimit::of_creation(executor, (kind, device), settings, capacity * page_size as u64);
                     let made = limit.made(executor, name, making).await;
@@ -418,6 +423,7 @@ pub async fn create_cache(
 ) -> Result<NewCache> {
     let WantedTier { device: name, capacity, volatile, table, .. } = wanted_cache(executor, cache);
     let device = device(executor, name)?;
+    check_names_answered(executor, cache)?;
     let record = TierRecord { kind, device: name.clone(), stamp, capacity, in_use: true };
     let file = TierFile::create(executor, device, &record, page_size, volatile).await?;
     let table = match table {
@@ -473,7 +479,11 @@ async fn make_table(
     let device = device(executor, name)?;
     let bytes = blocks_for(capacity as u32) * BLOCK_BYTES as u64;
     let limit = AnswerLimit::of_creation(executor, (kind, device), settings, bytes);
-    let made = limit.made(executor, name, SlotTable::create(executor, device, capacity as u32, stamp)).await;
+    let making = async {
+        settings.cache.as_ref().map_or(Ok(()), |cache| check_names_answered(executor, cache))?;
+        SlotTable::create(executor, device, capacity as u32, stamp).await
+    };
+    let made = limit.made(executor, name, making).await;
     unless_bad(made.map(Some), (kind, name))
 }
 

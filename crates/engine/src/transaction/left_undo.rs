@@ -4,8 +4,8 @@
 //!    one that goes on. Who reads them in the present waits, who reads a moment gets what was committed, by way of its undo list.
 //! 2. It stands in the table of active transactions, with its first record in the log: so checkpoints keep the log that undoing it takes,
 //!    and the log keeps the room that was promised to it.
-//! 3. One task undoes them one after the other, a few changes at a time. Each is a logged compensation as in any rollback, so wherever this
-//!    is cut off, by a crash or by closing the database, the next opening goes on there.
+//! 3. They are undone one after the other, a few changes at a time; one whose device fails or is silent holds up no other. Each change is a
+//!    logged compensation as in any rollback, so wherever this is cut off, by a crash or by closing the database, the next opening goes on there.
 //!
 //! A partition without locks is locked as a whole while something of it is left: its readers and writers wait, but for those who add records at
 //! its end, which meet nothing that is undone. What was changed of memory-resident sets is in no log before the commit, and what nodes have
@@ -14,16 +14,18 @@
 //! What the catalog does not have any more is not left but undone first, and what the log has no room for beside others.
 
 use super::Transaction;
-use super::rollback::end_rollback;
+use super::rollback::{end_rollback, undo_beside};
 use super::stall::{REST_NS_MAX, REST_NS_MIN, renew_stall, report_stall};
-use super::undo;
 use crate::catalog::{Locking, Organization};
 use crate::engine::{Active, Engine};
 use crate::locks::Ungranted;
 use crate::statistics::Event;
 use crate::{Error, Result};
+use base::time::SECOND_NS;
 use base::{Instant, Lsn, PartitionId, TransactionId};
 use driver::Work;
+use executor::{Executor, Turn};
+use std::pin::pin;
 use std::rc::{Rc, Weak};
 use structures::canary::{self, Canary};
 use structures::key_hash;
@@ -33,6 +35,8 @@ use structures::undo::{Undo, UndoList};
 
 /// Others get their turn after this number of changes.
 const STEP: usize = 32;
+/// When these are not undone for longer than this, in nanoseconds, the next transaction has its turn.
+const SILENT_NS: u64 = 2 * SECOND_NS;
 
 /// A transaction that had not ended at the end of the log.
 pub(crate) struct Loser {
@@ -67,13 +71,15 @@ impl Loser {
     }
 }
 
-/// Of these transactions, how many have room in the log beside new work while they are undone: those behind keep less of it.
-pub(crate) fn without_room(engine: &Engine, losers: &[Loser]) -> usize {
+/// Of these transactions, how many have no room in the log beside new work while they are undone: those behind keep less of it. An opening
+/// that has a record of `length` bytes to log waits for room only as long as there is none without the end of those that are left.
+pub(crate) fn without_room(engine: &Engine, losers: &[Loser], length: u64) -> usize {
     let log = &engine.core.log;
+    let beside = log.bytes_for(length).max(log.capacity() / 4);
     let fits = |losers: &[Loser]| {
         let kept = losers.iter().map(|loser| log.end().0 - loser.first.0).max().unwrap_or(0);
         let logged = losers.iter().map(Loser::logged).sum();
-        kept + engine.core.rollback_room_when_grown(logged) + log.capacity() / 4 <= log.capacity()
+        kept + engine.core.rollback_room_when_grown(logged) + beside <= log.capacity()
     };
     (0..=losers.len()).find(|count| fits(&losers[*count..])).unwrap_or(losers.len())
 }
@@ -209,45 +215,56 @@ impl Transaction {
     }
 }
 
-/// Begins to undo them, one after the other, beside everything else.
+/// Begins to undo them beside everything else: one after the other, but none waits for one that fails or gets no answer.
 pub(crate) fn begin_left_undo(engine: &Rc<Engine>, losers: Vec<LeftLoser>) {
     if losers.is_empty() {
         return;
     }
-    engine.transactions.left.set_at_work(true);
     engine.versions.stay_kept(true);
-    let (weak, executor) = (Rc::downgrade(engine), engine.core.executor.clone());
-    executor.spawn(async move {
-        for loser in losers {
-            if undo_left(&weak, loser).await.is_none() {
-                break;
+    let turn = Rc::new(Turn::new());
+    for loser in losers {
+        engine.transactions.left.begin_work();
+        let (weak, executor, turn) = (Rc::downgrade(engine), engine.core.executor.clone(), Rc::clone(&turn));
+        engine.core.executor.spawn(async move {
+            let _ended = undo_left(&weak, loser, (&executor, &turn)).await;
+            if let Some(engine) = weak.upgrade()
+                && engine.transactions.left.end_work()
+            {
+                engine.versions.stay_kept(false);
             }
-        }
-        if let Some(engine) = weak.upgrade() {
-            engine.versions.stay_kept(false);
-            engine.transactions.left.set_at_work(false);
-        }
-    });
+        });
+    }
 }
 
 /// Undoes one, and ends it. `None` if it is stopped before: what it has locked stays so, and the next opening goes on.
-async fn undo_left(weak: &Weak<Engine>, LeftLoser { mut state, mut sizes }: LeftLoser) -> Option<()> {
-    let (began, changes) = (weak.upgrade()?.core.executor.now(), state.updates());
+async fn undo_left(
+    weak: &Weak<Engine>,
+    LeftLoser { mut state, mut sizes }: LeftLoser,
+    (executor, turn): (&Executor, &Turn),
+) -> Option<()> {
+    let mut held = Some(turn.take(executor).await);
+    let (began, changes) = (executor.now(), state.updates());
     let (mut rest_ns, mut is_stalled) = (REST_NS_MIN, false);
     while state.updates() > 0 {
+        // While it fails, it is tried beside the others.
+        if held.is_none() && !is_stalled {
+            held = Some(turn.take(executor).await);
+        }
         let engine = weak.upgrade()?;
         let closes = is_stalled && engine.core.closing.get();
         if engine.transactions.left.is_stopped() || closes {
             return None;
         }
-        let step = async {
-            if engine.core.log.is_behind() {
-                engine.core.log.catch_up().await?;
+        let done = {
+            let mut step = pin!(undo_some(&engine, &mut state));
+            match executor.within(SILENT_NS, step.as_mut()).await {
+                Some(done) => done,
+                None => {
+                    held = None;
+                    step.await
+                }
             }
-            let remaining = state.updates().saturating_sub(STEP);
-            undo(&engine.core, &mut state, remaining).await
         };
-        let done = step.await;
         note_step(&engine, &mut state, &mut sizes);
         match done {
             Ok(()) if std::mem::take(&mut is_stalled) => {
@@ -256,16 +273,16 @@ async fn undo_left(weak: &Weak<Engine>, LeftLoser { mut state, mut sizes }: Left
             }
             Ok(()) => {}
             Err(cause) => {
+                held = None;
                 is_stalled = tell_stall(&engine, state.owner, is_stalled, cause)?;
-                let executor = engine.core.executor.clone();
                 drop(engine);
                 executor.sleep_ns(rest_ns).await;
                 rest_ns = (2 * rest_ns).min(REST_NS_MAX);
                 continue;
             }
         }
-        engine.core.executor.pay_debt().await;
-        engine.core.executor.yield_now().await;
+        executor.pay_debt().await;
+        executor.yield_now().await;
     }
     let engine = weak.upgrade()?;
     // What failed behind the last change is not tried again.
@@ -274,6 +291,15 @@ async fn undo_left(weak: &Weak<Engine>, LeftLoser { mut state, mut sizes }: Left
     }
     end(&engine, state, (began, changes)).await;
     Some(())
+}
+
+/// Undoes the next of its changes.
+async fn undo_some(engine: &Engine, state: &mut Active) -> Result<()> {
+    if engine.core.log.is_behind() {
+        engine.core.log.catch_up().await?;
+    }
+    let remaining = state.updates().saturating_sub(STEP);
+    undo_beside(&engine.core, state, remaining).await
 }
 
 /// What was undone takes no room in the log any more.
@@ -302,4 +328,42 @@ async fn end(engine: &Engine, state: Active, (began, changes): (Instant, usize))
     transactions.left.note_ended();
     let took_ns = engine.core.executor.now().since_ns(began);
     engine.core.statistics.tell(&Event::Undone { transaction, changes: changes as u64, took_ns });
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::version::tests::on_a_machine;
+    use crate::{Database, PartitionSpec, Settings};
+
+    /// Others need as much for their own rollbacks as if nothing were undone beside them.
+    #[test]
+    fn what_is_undone_beside_an_update_takes_nothing_of_the_padding_that_it_bears() {
+        let settings = Settings { undone_first_max: 0, ..Settings::default() };
+        let key = |number: u32| number.to_be_bytes();
+        let done = on_a_machine(async |executor| {
+            let database = Database::create(executor, settings.clone()).await?;
+            let rows = database.create_partition(PartitionSpec::b_tree("rows")).await?;
+            let mut tx = database.begin().await?;
+            for number in 0..500 {
+                tx.put(rows, &key(number), b"lost").await?;
+            }
+            std::mem::forget(tx);
+            database.log().flush(database.log().end()).await?;
+            database.transaction(async |tx| tx.put(rows, b"behind", b"1").await).await?;
+            let database = Database::open(executor, settings, "here").await?;
+            let rows = database.partition("rows")?;
+            let mut tx = database.begin().await?;
+            tx.put(rows, b"first", b"1").await?;
+            let (before, logged) = (database.undoing().changes, tx.state.logged);
+            database.log().note_padding(700);
+            while database.undoing().changes == before {
+                executor.yield_now().await;
+            }
+            assert!(database.undoing().changes > 0, "it goes on");
+            tx.put(rows, b"second", b"1").await?;
+            assert!(tx.state.logged - logged > 700, "{} bytes", tx.state.logged - logged);
+            tx.rollback().await
+        });
+        assert_eq!(done, Ok(()));
+    }
 }

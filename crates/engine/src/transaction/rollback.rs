@@ -133,6 +133,22 @@ pub(super) async fn end_rollback(engine: &Engine, state: Active) {
 
 /// Takes back all but the first `remaining` updates.
 pub(crate) async fn undo(core: &Core, state: &mut TransactionState, remaining: usize) -> Result<()> {
+    // No update of others bears what this has left of pages.
+    undo_each(core, state, remaining, || _ = core.log.take_padding()).await
+}
+
+/// The same beside others, who have to bear what their own updates have left of pages: it lasts as long as many of them.
+pub(super) async fn undo_beside(core: &Core, state: &mut TransactionState, remaining: usize) -> Result<()> {
+    undo_each(core, state, remaining, || {}).await
+}
+
+/// Takes back all but the first `remaining` updates, and does something behind the log of each.
+async fn undo_each(
+    core: &Core,
+    state: &mut TransactionState,
+    remaining: usize,
+    behind: impl Fn(),
+) -> Result<()> {
     loop {
         let left = state.updates();
         if left <= remaining {
@@ -145,8 +161,7 @@ pub(crate) async fn undo(core: &Core, state: &mut TransactionState, remaining: u
         let is_there = core.buffer.is_attached(undo.partition());
         if is_there {
             core.persist(async || core.complete(|| compensate(core, state, &undo, left as u32)).await).await?;
-            // No update of others bears it.
-            let _padding = core.log.take_padding();
+            behind();
         }
         state.undo.borrow_mut().truncate(left);
         state.chains.retain(|chain| chain.undo < left);
