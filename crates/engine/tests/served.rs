@@ -159,3 +159,18 @@ fn nodes_use_a_database_once_what_it_does_by_itself_has_ended() {
         drop(database.serve_nodes().await.expect("it has ended"));
     });
 }
+
+#[cfg(feature = "canary")]
+#[test]
+fn a_partition_that_is_dropped_beside_nodes_is_found() {
+    use entresol_engine::canary::{Canary, plant};
+    run(&Media::new(), async |executor| {
+        let database = Database::create(executor, settings()).await.expect("creates");
+        let tree = database.create_partition(PartitionSpec::b_tree("tree")).await.expect("creates");
+        let _served = database.serve_nodes().await.expect("nothing is in their way");
+        plant(Some(Canary::DroppedBesideNodes));
+        let dropped = database.drop_partition(tree).await;
+        plant(None);
+        assert_eq!(dropped, Ok(()), "it is planted");
+    });
+}

@@ -134,7 +134,7 @@ fn a_database_changes_nothing_that_a_node_which_is_cut_off_may_read() {
 fn no_partition_is_dropped_of_which_a_node_may_have_copies() {
     let cut = Partition { machines: vec![1], from: at(3_000), until: at(20_000) };
     let mut ground = Ground::new(NetworkFaults { partitions: vec![cut], ..NetworkFaults::default() }, settings());
-    ground.join(ground.machines.address(0));
+    let _node = ground.join(ground.machines.address(0));
     ground.cluster.run_until(at(3_100)).expect("no machine stops");
     ground.server.close();
     let dropping = ground.executors[0].spawn({
