@@ -3,7 +3,7 @@
 use crate::SeedKind;
 use crate::coverage::pairs;
 use crate::isolation::Contention;
-use crate::{backups, lost_end, partitions, spill};
+use crate::{backups, lost_end, partitions, spill, unlocked};
 use base::Random;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use engine::catalog::{Locking, Organization};
@@ -92,6 +92,8 @@ pub struct Configuration {
     pub backups: bool,
     /// Whether a client sorts and joins beside the others.
     pub spills: bool,
+    /// Whether a client has partitions without locks.
+    pub has_unlocked: bool,
     /// How many runs end in a fault.
     pub runs: u64,
     /// How many transactions each client runs in a run.
@@ -133,6 +135,8 @@ impl Configuration {
         let backups = contention.is_none() && !partitions::is_large_crowd(crowd) && backups::are_taken(seed);
         // A short log has no room for what an archive is told of many partitions.
         let archive = backups::archive(seed).filter(|_| backups && !(is_short && crowd > 0));
+        let has_unlocked = !backups && lost_end::waits(seed, options) && crowd == 0 && contention.is_none();
+        let has_unlocked = has_unlocked && unlocked::is_of(seed, capacity);
         let temp = spill::settings(seed).filter(|_| contention.is_none());
         let (mut hierarchy, volatile_tiers) = hierarchy(&mut Random::stream(seed, "hierarchy"), tiny);
         if let Some(cache) = &mut hierarchy.cache {
@@ -236,6 +240,7 @@ impl Configuration {
             },
             backups,
             spills: temp.is_some(),
+            has_unlocked,
             pause_ns_max: one_of(random, &[0, 0, 2_000, 20_000]) * MICROSECOND_NS,
             contention,
             runs: if tiny { options.runs_max } else { random.between(1, options.runs_max) },
@@ -287,13 +292,15 @@ impl Configuration {
                 PartitionSpec::new("history", Organization::Append { blocking_factor: self.history_per_page }, locking)
             }
         };
-        vec![
+        let unlocked = self.has_unlocked.then(unlocked::specs).into_iter().flatten();
+        let all = [
             rows("account", self.accounts),
             rows("teller", self.tellers),
             rows("branch", self.branches),
             history,
             PartitionSpec::b_tree("records"),
-        ]
+        ];
+        all.into_iter().chain(unlocked).collect()
     }
 }
 

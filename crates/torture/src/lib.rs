@@ -63,6 +63,7 @@ mod run;
 mod scenario;
 mod spill;
 mod step;
+mod unlocked;
 mod verify;
 
 pub use configuration::{Configuration, Rows};

@@ -6,6 +6,7 @@ use crate::ledger::Ledger;
 use crate::lost_end::LogEnd;
 use crate::partitions::Known;
 use crate::records::Owner;
+use crate::unlocked::Versions;
 use base::Lsn;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,6 +29,8 @@ pub struct Oracle {
     pub own: BTreeMap<String, Known>,
     /// Their renames that were not answered, or refused: the next restart shows which name each has.
     pub renames: Vec<(String, String)>,
+    /// The partitions without locks.
+    pub unlocked: Versions,
     /// What clients that meet on few records were shown.
     pub history: History,
     /// Moments that snapshots were of: their log positions, and the first reader of each in the history.

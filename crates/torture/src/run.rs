@@ -14,7 +14,7 @@ use crate::plan::Plan;
 use crate::procedure::procedures;
 use crate::{
     ClientEvent, Configuration, Step, backups, closing, debit_credit, isolation, lost_end, partitions, records, spill,
-    verify,
+    unlocked, verify,
 };
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
@@ -197,6 +197,7 @@ async fn use_database(context: &Rc<RunContext>, purpose: Purpose) {
     context.observed.phase.set(Phase::Running);
     let known = async {
         prepare(context, &database).await
+            && unlocked::contents(context, &database).await
             && verify::contents(context, &database).await
             && partitions::contents(context, &database).await
     };
@@ -461,6 +462,9 @@ async fn work(context: &Rc<RunContext>, database: &Database, random: &mut Random
     closing::spawn(context, database, server.as_ref());
     if configuration.crowd > 0 {
         spawn_client(context, partitions::crowd(Rc::clone(context), database.clone()));
+    }
+    if configuration.has_unlocked {
+        spawn_client(context, unlocked::client(Rc::clone(context), database.clone()));
     }
     if configuration.spills {
         spawn_client(context, spill::client(Rc::clone(context), database.clone()));

@@ -155,6 +155,7 @@ impl Past {
             owners: (0..present.owners.len()).map(owner).collect(),
             own: present.own.keys().map(partition).collect(),
             renames: Vec::new(),
+            unlocked: present.unlocked.clone(),
             history: present.history.clone(),
             moments: present.moments.iter().filter(|(moment, _)| *moment <= end).copied().collect(),
             acknowledged: present.acknowledged,
