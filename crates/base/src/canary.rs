@@ -225,6 +225,8 @@ canaries! {
     UnsaidUndoing,
     /// A checkpoint lets redo begin behind changes that are left to be made of a page which cannot be read.
     LeftBehind,
+    /// A page server serves while its database goes on undoing what an opening has left.
+    ServedLoser,
     /// A page server grants write locks and does not call back the copies of others.
     UncalledCopies,
     /// A page server takes a late message about an earlier copy for one about the present copy.

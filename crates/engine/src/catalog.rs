@@ -71,7 +71,8 @@ impl Organization {
 /// What transactions lock in a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Locking {
-    /// Nothing: accesses are synchronized otherwise.
+    /// Nothing: accesses are synchronized otherwise. They wait only for what an opening has left to be undone of the partition
+    /// ([`Database::undoing`](crate::Database::undoing)).
     None,
     /// Whole pages (direct and append only: b-tree records move between pages).
     Page,

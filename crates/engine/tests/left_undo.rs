@@ -262,41 +262,6 @@ fn what_cannot_go_on_beside_it_waits_for_its_end() {
     }
 }
 
-/// What no lock keeps from others is undone before.
-#[test]
-fn changes_without_locks_are_undone_before_the_opening_ends() {
-    use entresol_engine::catalog::{Locking, Organization};
-    let direct = Organization::Direct { objects: 200, blocking_factor: 10, record_size: 32 };
-    let specs = [
-        PartitionSpec::new("free", direct, Locking::None),
-        PartitionSpec { locking: Locking::None, ..PartitionSpec::b_tree("free") },
-        PartitionSpec::new("free", Organization::Append { blocking_factor: 0 }, Locking::None),
-    ];
-    for (kind, spec) in specs.into_iter().enumerate() {
-        let media = Media::new();
-        on(&media, async |executor| {
-            let database = create(executor, settings()).await;
-            let free = database.create_partition(spec).await.expect("creates");
-            let mut tx = database.begin().await.expect("begins");
-            for number in 0..100_u32 {
-                match kind {
-                    0 => tx.modify_object(free, u64::from(number), |object| object[0] = 1).await.expect("changes"),
-                    1 => tx.put(free, &key(number), b"lost").await.expect("puts"),
-                    _ => drop(tx.append(free, b"lost").await.expect("appends")),
-                }
-            }
-            forget(tx);
-            let rows = database.partition("rows").expect("it exists");
-            database.transaction(async |tx| tx.put(rows, b"behind", b"1").await).await.expect("commits");
-        });
-        on(&media, async |executor| {
-            let database = Database::open(executor, settings(), "here").await.expect("opens");
-            assert_eq!((database.recovery().unfinished, database.recovery().undos_left), (1, 0));
-            assert!(database.check(|_| {}).await.expect("checks").is_clean());
-        });
-    }
-}
-
 /// A log that the transaction and its undoing take most of keeps no room for others: they would wait for it whatever was left.
 #[test]
 fn what_the_log_has_no_room_for_is_undone_before_the_opening_ends() {

@@ -57,6 +57,7 @@ mod left_undo;
 mod left_undo_beside;
 mod left_undo_openings;
 mod left_undo_several;
+mod left_undo_unlocked;
 mod load_remains;
 mod log_admission;
 mod log_moves;

@@ -201,6 +201,7 @@ fn commit_and_cut(lie: Lie) {
         media.power_cut(&mut Random::stream(event, "lies"), &PowerCut::default());
         let found = run(&media, FaultPlan::default(), async |executor| {
             let database = Database::open(executor, settings(), "here").await?;
+            assert_eq!(database.recovery().unfinished, 0, "{lie:?}, event {event}: there is something to be undone");
             let is_committed = is_committed(&database).await?;
             database.close().await?;
             Ok::<_, Error>(is_committed)

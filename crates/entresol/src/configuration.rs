@@ -256,7 +256,7 @@ pub struct Checkpoint {
     /// `"off"`.
     pub segment_interval_ns: u64,
     /// `undone_first`: an opening serves before it has undone what is left of an unfinished transaction with more changes than this, 0 to a
-    /// billion; what such a transaction has changed stays locked until it is undone.
+    /// billion; what such a transaction has changed stays locked until it is undone, and a partition without locks as a whole.
     pub undone_first: u64,
 }
 

@@ -38,3 +38,4 @@ mod sets;
 mod snapshots;
 mod things;
 mod typed_records;
+mod undoing;

@@ -44,7 +44,8 @@ pub struct Settings {
     /// How long a call of a transaction waits for a lock at most, in nanoseconds; without a limit if this is absent.
     pub lock_wait_ns_max: Option<u64>,
     /// An opening serves before it has undone what is left of an unfinished transaction with more changes than this; smaller ones are undone
-    /// first. So are those whose changes no lock keeps from others, and those that the log has no room for beside new work.
+    /// first. So are those that the log has no room for beside new work. What is left of a partition without locks keeps others from all of it
+    /// until it is undone, but for additions at its end.
     pub undone_first_max: u64,
     /// When checkpoints are taken.
     pub checkpoint: checkpoint::Policy,

@@ -167,8 +167,10 @@ impl Transaction {
         self.mark_not_replayable()?;
         let engine = self.engine.clone();
         let read_view = self.read_view_of(partition)?;
-        if read_view.is_none() && found.locking != Locking::None {
-            self.lock(Resource::end_gap(partition), Mode::Shared).await?;
+        match found.locking {
+            _ if read_view.is_some() => {}
+            Locking::None => self.await_unlocked(partition).await?,
+            Locking::Page | Locking::Record => self.lock(Resource::end_gap(partition), Mode::Shared).await?,
         }
         let count = engine.core.complete(|| engine.core.page_count(partition)).await?;
         if let Some(read_view) = read_view {

@@ -161,6 +161,7 @@ impl Transaction {
         (partition, is_set): (PartitionId, bool),
         key: &[u8],
     ) -> Result<Option<Vec<u8>>> {
+        self.await_unlocked_tree(partition).await?;
         let pace = self.pace_single().await;
         let found = read_at(&self.engine, read_view.view, (partition, is_set), key, pace).await;
         self.trace_key_access(partition, key, false);

@@ -7,17 +7,22 @@
 //! 3. They are undone one after the other, a few changes at a time; one whose device fails or is silent holds up no other. Each change is a
 //!    logged compensation as in any rollback, so wherever this is cut off, by a crash or by closing the database, the next opening goes on there.
 //!
-//! What no lock keeps from others is not left but undone first: changes of partitions without locks, of what the next opening does not find,
-//! and of what nodes may have changed by pages. So is what the log has no room for beside others.
+//! A partition without locks is locked as a whole while something of it is left: its readers and writers wait, but for those who add records at
+//! its end, which meet nothing that is undone. What was changed of memory-resident sets is in no log before the commit, and what nodes have
+//! changed comes there with it: nothing of either is ever left.
+//!
+//! What the catalog does not have any more is not left but undone first, and what the log has no room for beside others.
 
+use super::Transaction;
 use super::rollback::{end_rollback, undo_beside};
 use super::stall::{REST_NS_MAX, REST_NS_MIN, renew_stall, report_stall};
 use crate::catalog::{Locking, Organization};
 use crate::engine::{Active, Engine};
+use crate::locks::Ungranted;
 use crate::statistics::Event;
 use crate::{Error, Result};
 use base::time::SECOND_NS;
-use base::{Instant, Lsn, TransactionId};
+use base::{Instant, Lsn, PartitionId, TransactionId};
 use driver::Work;
 use executor::{Executor, Turn};
 use std::pin::pin;
@@ -55,6 +60,8 @@ enum ChangeLock {
     Record(Resource),
     /// The record was deleted: who reads ranges around its key has to find that.
     Deleted(Resource),
+    /// The partition has no locks: all that it is used for meets this, which several transactions may have.
+    Partition(Resource),
 }
 
 impl Loser {
@@ -112,8 +119,12 @@ fn lock_again(engine: &Engine, owner: Owner, undo: &UndoList) -> bool {
         if canary::is_planted(Canary::UnlockedLoser) {
             continue;
         }
-        let (ChangeLock::Record(resource) | ChangeLock::Deleted(resource)) = lock else { continue };
-        if locks.try_acquire(owner, resource, Mode::Exclusive).is_none() {
+        let (resource, mode) = match lock {
+            ChangeLock::Nothing => continue,
+            ChangeLock::Record(resource) | ChangeLock::Deleted(resource) => (resource, Mode::Exclusive),
+            ChangeLock::Partition(resource) => (resource, Mode::InsertIntention),
+        };
+        if locks.try_acquire(owner, resource, mode).is_none() {
             return false;
         }
         if let (ChangeLock::Deleted(_), Undo::Insert { partition, key, .. }) = (lock, undo) {
@@ -123,44 +134,85 @@ fn lock_again(engine: &Engine, owner: Owner, undo: &UndoList) -> bool {
     true
 }
 
-/// What a transaction holds that has made this change; `None` if nothing keeps others from what it has changed.
+/// What a transaction holds that has made this change; `None` if nothing can keep others from what it has changed.
 fn lock_of(engine: &Engine, undo: &Undo<'_>) -> Option<ChangeLock> {
-    if !engine.core.buffer.is_attached(undo.partition()) {
+    let partition = undo.partition();
+    if !engine.core.buffer.is_attached(partition) {
         return None;
     }
-    let partitions = engine.catalog.partitions.borrow();
-    let found = partitions.get_or_hidden(undo.partition())?;
-    let is_tree = found.organization == Organization::BTree && found.locking == Locking::Record;
-    let of_key = |key: &[u8]| Resource::record(undo.partition(), key_hash(key));
-    let lock = match *undo {
-        Undo::Remove { key, .. } | Undo::Replace { key, .. } | Undo::PatchValue { key, .. } if is_tree => {
-            ChangeLock::Record(of_key(key))
+    let (organization, locking) = {
+        let partitions = engine.catalog.partitions.borrow();
+        let found = partitions.get_or_hidden(partition)?;
+        (found.organization, found.locking)
+    };
+    let is_tree = organization == Organization::BTree;
+    let number = match *undo {
+        Undo::Remove { key, .. }
+        | Undo::Insert { key, .. }
+        | Undo::Replace { key, .. }
+        | Undo::PatchValue { key, .. }
+            if is_tree =>
+        {
+            key_hash(key)
         }
-        Undo::Insert { key, .. } if is_tree => ChangeLock::Deleted(of_key(key)),
-        Undo::FreePage { .. } if is_tree => ChangeLock::Nothing,
-        Undo::EraseAppended { page, slot } if matches!(found.organization, Organization::Append { .. }) => {
-            match found.locking {
-                Locking::None => return None,
-                Locking::Page => ChangeLock::Record(Resource::page(page)),
-                Locking::Record => {
-                    let number = append::number(Position { page, slot });
-                    ChangeLock::Record(Resource::record(page.partition, number))
-                }
-            }
+        Undo::FreePage { .. } if is_tree => return Some(ChangeLock::Nothing),
+        Undo::EraseAppended { page, slot } if matches!(organization, Organization::Append { .. }) => {
+            append::number(Position { page, slot })
         }
         Undo::PatchPage { page, offset, bytes } => {
-            let locking = found.locking;
-            drop(partitions);
-            let object = engine.versions.object_of(engine.records(), (page, offset), bytes.len())?;
-            match locking {
-                Locking::None => return None,
-                Locking::Page => ChangeLock::Record(Resource::page(page)),
-                Locking::Record => ChangeLock::Record(Resource::record(page.partition, object)),
-            }
+            engine.versions.object_of(engine.records(), (page, offset), bytes.len())?
         }
         _ => return None,
     };
-    Some(lock)
+    Some(match (locking, undo) {
+        (Locking::None, _) => ChangeLock::Partition(Resource::partition(partition)),
+        (Locking::Page, Undo::PatchPage { page, .. } | Undo::EraseAppended { page, .. }) => {
+            ChangeLock::Record(Resource::page(*page))
+        }
+        (Locking::Page, _) => return None,
+        (Locking::Record, Undo::Insert { .. }) => ChangeLock::Deleted(Resource::record(partition, number)),
+        (Locking::Record, _) => ChangeLock::Record(Resource::record(partition, number)),
+    })
+}
+
+impl Transaction {
+    /// Before a partition without locks is used: asks that nothing of it is left to be undone. Returns what has to be waited for.
+    #[inline]
+    pub(super) fn before_unlocked(&mut self, partition: PartitionId) -> Option<(Resource, Ungranted)> {
+        if self.engine.transactions.left.is_any() { self.request_unlocked(partition) } else { None }
+    }
+
+    #[cold]
+    fn request_unlocked(&mut self, partition: PartitionId) -> Option<(Resource, Ungranted)> {
+        let resource = Resource::partition(partition);
+        Some((resource, self.request(resource, Mode::Shared)?))
+    }
+
+    /// Waits for it.
+    pub(super) async fn await_unlocked(&mut self, partition: PartitionId) -> Result<()> {
+        match self.before_unlocked(partition) {
+            Some((resource, ungranted)) => self.wait_for_lock(resource, ungranted).await,
+            None => Ok(()),
+        }
+    }
+
+    /// The same, if it is a b-tree without locks: no versions are kept of its records.
+    pub(super) async fn await_unlocked_tree(&mut self, partition: PartitionId) -> Result<()> {
+        if !self.engine.transactions.left.is_any() {
+            return Ok(());
+        }
+        let found = self.engine.catalog.describe(partition)?;
+        if found.organization == Organization::BTree && found.locking == Locking::None {
+            self.await_unlocked(partition).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether something of a partition without locks is left to be undone, which has to be waited for.
+    #[inline]
+    pub(super) fn is_undone_before(&self, partition: PartitionId) -> bool {
+        self.engine.transactions.left.is_any() && !self.try_lock(Resource::partition(partition), Mode::Shared)
+    }
 }
 
 /// Begins to undo them beside everything else: one after the other, but none waits for one that fails or gets no answer.

@@ -36,7 +36,10 @@ impl Transaction {
         }
         let engine = self.engine.clone();
         if let Some(read_view) = self.read_view_of(partition)? {
-            let (place, length, _) = self.find_object(partition, number)?;
+            let (place, length, locking) = self.find_object(partition, number)?;
+            if locking == Locking::None {
+                self.await_unlocked(partition).await?;
+            }
             let pace = self.pace_single().await;
             let seen = object_at(&engine, read_view.view, number, (place, length), pace).await?;
             self.trace_access(place.page, place.slot(length), false);
@@ -196,7 +199,10 @@ impl Transaction {
         let record = Resource::record(partition, number);
         match locking {
             // What takes no locks meets no conflict.
-            Locking::None => return Ok((place, length)),
+            Locking::None => {
+                self.await_unlocked(partition).await?;
+                return Ok((place, length));
+            }
             Locking::Page => self.lock(Resource::page(place.page), mode).await?,
             Locking::Record => self.lock(record, mode).await?,
         }

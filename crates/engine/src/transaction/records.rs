@@ -467,7 +467,10 @@ impl Transaction {
         (key, hash): (&[u8], u64),
         mode: Mode,
     ) -> Result<Option<(Resource, Ungranted)>> {
-        if !found.locks_records || mode == Mode::Shared && canary::is_planted(Canary::UnlockedRead) {
+        if !found.locks_records {
+            return Ok(self.before_unlocked(partition));
+        }
+        if mode == Mode::Shared && canary::is_planted(Canary::UnlockedRead) {
             return Ok(None);
         }
         if found.is_set {

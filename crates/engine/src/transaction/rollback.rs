@@ -143,12 +143,7 @@ pub(super) async fn undo_beside(core: &Core, state: &mut TransactionState, remai
 }
 
 /// Takes back all but the first `remaining` updates, and does something behind the log of each.
-async fn undo_each(
-    core: &Core,
-    state: &mut TransactionState,
-    remaining: usize,
-    behind: impl Fn(),
-) -> Result<()> {
+async fn undo_each(core: &Core, state: &mut TransactionState, remaining: usize, behind: impl Fn()) -> Result<()> {
     loop {
         let left = state.updates();
         if left <= remaining {

@@ -101,7 +101,7 @@ pub fn specs() -> Vec<PartitionSpec> {
     specs.into_iter().map(|spec| PartitionSpec { device: "data".into(), ..spec }).collect()
 }
 
-fn named(database: &Database, name: &str) -> PartitionId {
+pub fn named(database: &Database, name: &str) -> PartitionId {
     database.partition(name).expect("it exists")
 }
 

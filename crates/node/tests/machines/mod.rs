@@ -22,14 +22,24 @@ impl Machines {
     }
 
     fn start(&self, number: u32, media: Media) -> Executor {
+        self.start_on(Hardware::ideal(), number, media)
+    }
+
+    fn start_on(&self, hardware: Hardware, number: u32, media: Media) -> Executor {
         let options = Options { seed: self.seed + u64::from(number), ..Options::default() };
         let port = self.network.attach(number);
-        let driver = VirtualDriver::on_network(Hardware::ideal(), options, media, port);
+        let driver = VirtualDriver::on_network(hardware, options, media, port);
         Executor::new(Box::new(driver), Order::Seeded(self.seed))
     }
 
     pub fn server(&self) -> Executor {
         self.start(0, self.media.clone())
+    }
+
+    /// The same, of this hardware.
+    #[allow(dead_code, reason = "not every server is slow")]
+    pub fn server_on(&self, hardware: Hardware) -> Executor {
+        self.start_on(hardware, 0, self.media.clone())
     }
 
     /// The server's machine, which does not run, loses what its medium has not made durable.

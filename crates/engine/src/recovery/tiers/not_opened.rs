@@ -46,7 +46,9 @@ pub fn check_names_answered(executor: &Executor, cache: &CacheSettings) -> Resul
     let unanswered = executor.unanswered(cache.silence_ns_max);
     let is_of_name = |kind| matches!(kind, OpKind::Open | OpKind::Remove);
     match unanswered.iter().find(|request| request.device == cache.device && is_of_name(request.kind)) {
-        Some(request) => Err(Fault::new(FaultKind::Device, format!("no cache is made while {request}: it may hang")).into()),
+        Some(request) => {
+            Err(Fault::new(FaultKind::Device, format!("no cache is made while {request}: it may hang")).into())
+        }
         None => Ok(()),
     }
 }
