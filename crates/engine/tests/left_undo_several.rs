@@ -131,7 +131,7 @@ fn one_whose_device_is_silent_keeps_no_other_from_being_undone() {
     assert_eq!(ended, Ok(()));
 }
 
-/// A log that has failed has none of them undone: whoever waits is told, whichever it waits for.
+/// A log that has failed has none of them undone: those who wait are told, whichever they wait for.
 #[test]
 fn a_log_that_fails_beside_them_is_told_to_those_who_wait_for_any() {
     let media = killed();
