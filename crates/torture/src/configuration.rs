@@ -136,7 +136,7 @@ impl Configuration {
         // A short log has no room for what an archive is told of many partitions.
         let archive = backups::archive(seed).filter(|_| backups && !(is_short && crowd > 0));
         let has_unlocked = !backups && lost_end::waits(seed, options) && crowd == 0 && contention.is_none();
-        let has_unlocked = has_unlocked && unlocked::is_of(seed, capacity);
+        let has_unlocked = has_unlocked && partitions::clients(seed) == 0 && unlocked::is_of(seed, capacity);
         let temp = spill::settings(seed).filter(|_| contention.is_none());
         let (mut hierarchy, volatile_tiers) = hierarchy(&mut Random::stream(seed, "hierarchy"), tiny);
         if let Some(cache) = &mut hierarchy.cache {
