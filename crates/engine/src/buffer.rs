@@ -28,6 +28,7 @@ mod wanted;
 mod window;
 mod write_back;
 
+use ahead::AheadFrames;
 pub use ahead::ReservedFrames;
 pub use arriving::ArrivingPages;
 pub use double_write::DoubleWrite;
@@ -131,7 +132,7 @@ pub struct Buffer {
     /// Which pages tasks look for frames for.
     wanted: WantedPages,
     /// Frames that scans may fill ahead of them.
-    reserved_ahead: Cell<usize>,
+    reserved_ahead: Rc<AheadFrames>,
     spare_pins: SparePins,
     /// Tasks waiting for any frame: no page could leave when they looked.
     freed: WaitQueue,
@@ -175,7 +176,7 @@ impl Buffer {
             is_ended: Cell::new(false),
             in_flight: Cell::new(0),
             wanted: WantedPages::default(),
-            reserved_ahead: Cell::new(0),
+            reserved_ahead: Rc::default(),
             spare_pins: SparePins::default(),
             freed: WaitQueue::new(),
             written: WaitQueue::new(),
