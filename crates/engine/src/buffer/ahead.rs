@@ -66,6 +66,22 @@ impl fmt::Debug for ReservedFrames {
     }
 }
 
+/// Pages are being read ahead, or wait for frames, as long as this is there.
+struct ReadingAhead(Rc<Buffer>);
+
+impl ReadingAhead {
+    fn new(buffer: &Rc<Buffer>) -> ReadingAhead {
+        buffer.reading_ahead.set(buffer.reading_ahead.get() + 1);
+        ReadingAhead(Rc::clone(buffer))
+    }
+}
+
+impl Drop for ReadingAhead {
+    fn drop(&mut self) {
+        self.0.reading_ahead.set(self.0.reading_ahead.get() - 1);
+    }
+}
+
 impl Drop for ReservedFrames {
     fn drop(&mut self) {
         self.all.0.borrow_mut().retain(|reserved| !Rc::ptr_eq(reserved, &self.own));
@@ -112,8 +128,9 @@ impl Buffer {
         ids.sort_unstable();
         ids.dedup();
         if count > 0 {
-            let this = Rc::clone(self);
+            let (this, reading) = (Rc::clone(self), ReadingAhead::new(self));
             self.executor.spawn(async move {
+                let _reading = reading;
                 let mut runs: Vec<&[PageId]> = ids.chunk_by(|page, next| page.number + 1 == next.number).collect();
                 // What is wanted first is asked for first.
                 runs.sort_by_key(|run| !run.iter().any(|id| Some(*id) == first));
