@@ -28,6 +28,7 @@ mod wanted;
 mod window;
 mod write_back;
 
+use ahead::AheadFrames;
 pub use ahead::ReservedFrames;
 pub use arriving::ArrivingPages;
 pub use double_write::DoubleWrite;
@@ -130,8 +131,10 @@ pub struct Buffer {
     in_flight: Cell<usize>,
     /// Which pages tasks look for frames for.
     wanted: WantedPages,
+    /// How many tasks read pages ahead of scans, or are about to.
+    reading_ahead: Cell<usize>,
     /// Frames that scans may fill ahead of them.
-    reserved_ahead: Cell<usize>,
+    reserved_ahead: Rc<AheadFrames>,
     spare_pins: SparePins,
     /// Tasks waiting for any frame: no page could leave when they looked.
     freed: WaitQueue,
@@ -175,7 +178,8 @@ impl Buffer {
             is_ended: Cell::new(false),
             in_flight: Cell::new(0),
             wanted: WantedPages::default(),
-            reserved_ahead: Cell::new(0),
+            reading_ahead: Cell::new(0),
+            reserved_ahead: Rc::default(),
             spare_pins: SparePins::default(),
             freed: WaitQueue::new(),
             written: WaitQueue::new(),
@@ -394,6 +398,10 @@ impl Buffer {
         let absent: Vec<PageId> = ids.into_iter().filter(is_absent).collect();
         let past_cache = self.past_cache(&absent, pattern);
         for (index, id) in absent.iter().enumerate().filter(|(_, id)| is_absent(id)) {
+            // It may have come to that while a page before this one has waited for its frame.
+            if self.is_ended.get() {
+                break;
+            }
             if let Some(turn) = self.want(*id, pattern) {
                 self.start_load(*id, turn.past_cache(past_cache.contains(&index))).await?;
             }

@@ -140,15 +140,15 @@ impl Examiner<'_> {
         for round in 1.. {
             let begin = self.engine.core.log.end();
             let Some(state) = self.allocator().await else { return };
-            let unsearched = self.check_tree(state).await;
+            let mut unsearched = self.check_tree(state).await;
             if self.findings() == before {
-                self.check_indexes().await;
+                let contested = self.check_indexes().await;
+                unsearched = unsearched.or(contested);
             }
             let is_found = self.findings() > before;
             let is_of_one_moment =
                 !is_found || self.engine.core.log.end() == begin || canary::is_planted(Canary::HastyCheck);
             if is_of_one_moment || round == ROUNDS_MAX {
-                let mut unsearched = unsearched;
                 if !is_of_one_moment {
                     let found = self.forget((listed, omitted)).into_iter();
                     found.filter(|found| earlier.iter().any(|earlier| found.is_like(earlier))).for_each(|found| {

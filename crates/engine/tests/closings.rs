@@ -1,7 +1,7 @@
 //! Closings that are not waited for to their end, and what has ended when one has.
 
 use crate::ground::flash_cache::{self, PAGE_SIZE, cache};
-use crate::ground::holding::holding;
+use crate::ground::holding::{holding, holding_in};
 use crate::ground::machine::run;
 use base::Instant;
 use base::time::{MICROSECOND_NS, SECOND_NS};
@@ -9,7 +9,9 @@ use driver::Op;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::page::header;
 use entresol_engine::second_level::{self, CacheSettings, Parameters};
-use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, log};
+use entresol_engine::{Database, Direction, Error, Internals, PartitionSpec, Settings, Transaction, buffer, log};
+use executor::Order;
+use std::ops::Bound;
 use virtual_driver::{Hardware, Media};
 
 fn settings() -> Settings {
@@ -110,6 +112,42 @@ fn nothing_leaves_a_cache_for_its_own_place_when_its_database_is_closed() {
         Ok::<_, Error>(())
     })
     .expect("works");
+}
+
+/// What a scan has asked for ahead goes on beside everything else, also when the scan is no more: page by page, as frames are emptied for it.
+#[test]
+fn nothing_is_read_ahead_any_more_when_a_database_is_closed() {
+    let mut reads = 0;
+    for seed in 0..60 {
+        let text = "[device.disk]\nmedium = { servers = 64, service = \"500 us\" }\n[device.flash]\nmedium.service = \"1 ms\"\n\
+                    [device.nvem]\nmedium.service = \"10 us\"\n";
+        let hardware = Hardware::parse(text, "test").expect("a description");
+        reads += holding_in(Order::Seeded(seed), hardware, &Media::new(), async |executor, holder| {
+            let cache = CacheSettings::new("flash", 2_000);
+            let hierarchy = second_level::Settings { cache: Some(cache), ..second_level::Settings::default() };
+            let buffer = buffer::Settings { frames: 256, page_size: 1024, ..buffer::Settings::default() };
+            let settings = Settings { hierarchy, buffer, log_device: "nvem".into(), ..Settings::default() };
+            let database = Database::create(executor, settings).await?;
+            let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+            let records = (0..8_000_u32).map(|number| (number.to_be_bytes(), [7; 100]));
+            database.load_b_tree(notes, records, |_| {}).await?;
+            let mut tx = database.begin().await?;
+            let mut cursor = tx.cursor(notes, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+            // About to ask for more, at one time or another.
+            for _ in 0..4_000 + 13 * seed {
+                tx.next(&mut cursor).await?;
+            }
+            drop((cursor, tx));
+            let reads = database.buffer().space(notes).reads.get();
+            database.close().await?;
+            holder.hold(Instant::NEVER, |op| matches!(op, Op::Read { .. } | Op::Write { .. }));
+            executor.sleep_ns(SECOND_NS).await;
+            assert!(!holder.has_held(), "seed {seed}: it goes on");
+            Ok::<_, Error>(reads)
+        })
+        .expect("works");
+    }
+    assert!(reads > 60 * 400, "{reads}");
 }
 
 /// What it writes late would be where the next opening writes.

@@ -3,9 +3,13 @@
 use base::Random;
 use base::time::MICROSECOND_NS;
 use devices::Hardware;
+use entresol_engine::catalog::IndexSpec;
 use entresol_engine::check::CheckReport;
+use entresol_engine::set::{FieldType, FieldValue, RecordType};
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, buffer, checkpoint};
 use executor::{Executor, Order};
+use std::cell::Cell;
+use std::rc::Rc;
 use virtual_driver::{Media, Options, VirtualDriver};
 
 /// A check in the midst of which leaves are divided: this many times, with pauses of this many microseconds at most.
@@ -61,6 +65,55 @@ fn a_check_beside_changes_without_end_finds_no_damage() {
     executor.stop();
     assert_eq!(report.findings, []);
     assert!(report.unsearched.iter().any(|why| why.to_string().contains("changed all the time")));
+}
+
+fn noted() -> RecordType {
+    RecordType::new([("state", FieldType::U32), ("name", FieldType::Text)]).expect("sound")
+}
+
+fn stored(state: u32) -> Vec<u8> {
+    let mut value = Vec::new();
+    let contents = [FieldValue::U32(state), FieldValue::Text("some thirty letters or digits")];
+    noted().encode(&contents, &mut value).expect("suits");
+    value
+}
+
+/// A record whose indexed field is another one whenever a check has come from it to its entry.
+async fn check_indexed(executor: &Executor) -> Result<CheckReport> {
+    let buffer = buffer::Settings { frames: 32, page_size: 1024, ..buffer::Settings::default() };
+    let settings = Settings { buffer, checkpoint: checkpoint::Policy::OFF, ..Settings::default() };
+    let database = Database::create(executor, settings).await?;
+    let notes = database.create_partition(PartitionSpec::b_tree("notes").record(noted())).await?;
+    // The entries of a leaf's records are far from each other.
+    let records = (0..2_000_u32).map(|number| ((number * 2).to_be_bytes(), stored(number * 7_919 % 2_000)));
+    database.load_b_tree(notes, records, |_| {}).await?;
+    database.create_index(notes, IndexSpec::new("by_state", &["state"])).await?;
+    let (writer, is_over) = (database.clone(), Rc::new(Cell::new(false)));
+    let ended = Rc::clone(&is_over);
+    let writes = executor.spawn(async move {
+        for state in 2_000_u32.. {
+            if ended.get() {
+                break;
+            }
+            let hot = 2_000_u32.to_be_bytes();
+            writer.transaction(async |tx| tx.put(notes, &hot, &stored(state)).await).await?;
+        }
+        Ok::<_, Error>(())
+    });
+    let report = database.check(|_| {}).await?;
+    is_over.set(true);
+    writes.join().await?;
+    Ok(report)
+}
+
+#[test]
+fn a_record_that_is_changed_again_and_again_is_no_damage_of_its_index() {
+    let hardware = Hardware::parse("[device.disk]\nmedium.service = \"100 us\"\n", "test").expect("a description");
+    let driver = VirtualDriver::new(hardware, Options::default(), Media::new());
+    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let report = executor.run(check_indexed(&executor)).expect("the machine goes on").expect("works");
+    executor.stop();
+    assert_eq!(report.findings, []);
 }
 
 #[cfg(feature = "canary")]

@@ -120,19 +120,7 @@ fn a_scan_waits_for_a_few_of_its_pages_only() {
     };
     let (took_ns, reads) = timed(&media, 512, "tree", snapshot);
     assert!(reads > 400 && took_ns < reads * READ_NS / 10, "{reads} reads in {took_ns} ns");
-    let appended = async |database: &Database| {
-        let history = database.partition("history")?;
-        let mut tx = database.begin().await?;
-        let mut count = 0;
-        let look = |_, _: &[u8]| {
-            count += 1;
-            true
-        };
-        tx.scan_appended(history, look).await?;
-        assert_eq!(count, RECORDS);
-        tx.commit().await
-    };
-    let (took_ns, reads) = timed(&media, 512, "history", appended);
+    let (took_ns, reads) = timed(&media, 512, "history", async |database| scan_history(database).await);
     assert!(reads > 400 && took_ns < reads * READ_NS / 10, "{reads} reads in {took_ns} ns");
 }
 
@@ -269,4 +257,53 @@ fn a_partition_can_go_while_its_pages_are_on_their_way() {
         database.close().await
     })
     .expect("is dropped");
+}
+
+async fn scan_history(database: &Database) -> Result<()> {
+    let history = database.partition("history")?;
+    let (mut tx, mut count) = (database.begin().await?, 0);
+    let look = |_, _: &[u8]| {
+        count += 1;
+        true
+    };
+    tx.scan_appended(history, look).await?;
+    assert_eq!(count, RECORDS);
+    tx.commit().await
+}
+
+/// As they do for a program that shows a page of records and waits for its user.
+#[test]
+fn cursors_that_rest_leave_frames_ahead_to_a_scan() {
+    let media = filled();
+    let (alone_ns, _) = timed(&media, 512, "history", async |database| scan_history(database).await);
+    let beside_ns = on(&media, async |executor| {
+        let database = Database::open(executor, settings(512), "here").await?;
+        let tree = database.partition("tree")?;
+        let mut resting = Vec::new();
+        for first in [0, RECORDS / 2] {
+            let mut tx = database.begin().await?;
+            let from = key(first);
+            let mut cursor = tx.cursor(tree, Bound::Included(&from), Bound::Unbounded, Direction::Forward);
+            for _ in 0..RECORDS / 2 - 600 {
+                tx.next(&mut cursor).await?;
+            }
+            resting.push((tx, cursor));
+        }
+        executor.sleep_ns(300 * READ_NS).await;
+        let began = executor.now();
+        scan_history(&database).await?;
+        let took_ns = executor.now().since_ns(began);
+        for (mut tx, mut cursor) in resting {
+            let mut left = 0;
+            while left < 100 && tx.next(&mut cursor).await?.is_some() {
+                left += 1;
+            }
+            assert_eq!(left, 100);
+            tx.commit().await?;
+        }
+        assert_eq!(database.buffer().ahead_max(), 32, "those that have ended keep none");
+        database.close().await.map(|()| took_ns)
+    })
+    .expect("is read");
+    assert!(beside_ns < alone_ns + alone_ns / 4, "{beside_ns} ns, {alone_ns} ns alone");
 }

@@ -2,7 +2,9 @@
 
 use super::{Buffer, PageSpace, Presence};
 use crate::second_level::design::Pattern;
-use base::PageId;
+use base::time::MILLISECOND_NS;
+use base::{Instant, PageId};
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
@@ -15,29 +17,74 @@ const IN_FLIGHT_SHARE: usize = 4;
 /// How many pages a scan has ahead of it at most: more are on their way at once than what devices of today work on side by side.
 const PAGES_MAX: usize = 64;
 
-/// Frames that a scan may fill ahead of it as long as this is there.
+/// A scan that has come to no other page for so long, in nanoseconds, is at rest: what it had ahead of it is here, and it may never go on, so
+/// others get its frames.
+const REST_NS: u64 = 100 * MILLISECOND_NS;
+
+/// Frames that a scan may fill ahead of it as long as this is there, unless it rests.
 pub struct ReservedFrames {
-    buffer: Rc<Buffer>,
+    all: Rc<AheadFrames>,
+    own: Rc<Reservation>,
+}
+
+/// The frames that scans have reserved.
+#[derive(Default)]
+pub(super) struct AheadFrames(RefCell<Vec<Rc<Reservation>>>);
+
+struct Reservation {
     count: usize,
+    /// When the scan came to a page the last time.
+    used: Cell<Instant>,
+}
+
+impl AheadFrames {
+    fn count(&self) -> usize {
+        self.0.borrow().iter().map(|reserved| reserved.count).sum()
+    }
+
+    /// Takes those of scans that rest.
+    fn end_resting(&self, now: Instant) {
+        self.0.borrow_mut().retain(|reserved| now.since_ns(reserved.used.get()) < REST_NS);
+    }
 }
 
 impl ReservedFrames {
     /// How many.
     pub fn count(&self) -> usize {
-        self.count
+        self.own.count
+    }
+
+    /// The scan has come to another page.
+    pub(super) fn note_use(&self, now: Instant) {
+        self.own.used.set(now);
     }
 }
 
 impl fmt::Debug for ReservedFrames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ReservedFrames").field(&self.count).finish()
+        f.debug_tuple("ReservedFrames").field(&self.own.count).finish()
+    }
+}
+
+/// Pages are being read ahead, or wait for frames, as long as this is there.
+struct ReadingAhead(Rc<Buffer>);
+
+impl ReadingAhead {
+    fn new(buffer: &Rc<Buffer>) -> ReadingAhead {
+        buffer.reading_ahead.set(buffer.reading_ahead.get() + 1);
+        ReadingAhead(Rc::clone(buffer))
+    }
+}
+
+impl Drop for ReadingAhead {
+    fn drop(&mut self) {
+        self.0.reading_ahead.set(self.0.reading_ahead.get() - 1);
     }
 }
 
 impl Drop for ReservedFrames {
     fn drop(&mut self) {
-        let reserved = &self.buffer.reserved_ahead;
-        reserved.set(reserved.get() - self.count);
+        self.all.0.borrow_mut().retain(|reserved| !Rc::ptr_eq(reserved, &self.own));
     }
 }
 
@@ -49,16 +96,23 @@ impl Buffer {
             return 0;
         }
         let frames = self.settings.frames;
-        let of_all = (frames / FRAMES_SHARE_OF_ALL).saturating_sub(self.reserved_ahead.get());
         let in_flight = (frames / IN_FLIGHT_SHARE).saturating_sub(self.in_flight.get());
-        (frames / FRAMES_SHARE).min(PAGES_MAX).min(of_all).min(in_flight)
+        let most = (frames / FRAMES_SHARE).min(PAGES_MAX).min(in_flight);
+        let of_all = || (frames / FRAMES_SHARE_OF_ALL).saturating_sub(self.reserved_ahead.count());
+        if of_all() < most {
+            self.reserved_ahead.end_resting(self.executor.round_now());
+        }
+        most.min(of_all())
     }
 
     /// Frames for pages that a scan reads ahead, no more than these; `None` if there are none for it now.
     pub fn reserve_ahead(self: &Rc<Self>, wanted: usize) -> Option<ReservedFrames> {
         let count = wanted.min(self.ahead_max());
-        self.reserved_ahead.set(self.reserved_ahead.get() + count);
-        (count > 0).then(|| ReservedFrames { buffer: Rc::clone(self), count })
+        (count > 0).then(|| {
+            let own = Rc::new(Reservation { count, used: Cell::new(self.executor.round_now()) });
+            self.reserved_ahead.0.borrow_mut().push(Rc::clone(&own));
+            ReservedFrames { all: Rc::clone(&self.reserved_ahead), own }
+        })
     }
 
     /// Starts to read a page that is absent. False if it is here or on its way, or needs no read because it was never written.
@@ -74,8 +128,9 @@ impl Buffer {
         ids.sort_unstable();
         ids.dedup();
         if count > 0 {
-            let this = Rc::clone(self);
+            let (this, reading) = (Rc::clone(self), ReadingAhead::new(self));
             self.executor.spawn(async move {
+                let _reading = reading;
                 let mut runs: Vec<&[PageId]> = ids.chunk_by(|page, next| page.number + 1 == next.number).collect();
                 // What is wanted first is asked for first.
                 runs.sort_by_key(|run| !run.iter().any(|id| Some(*id) == first));

@@ -18,7 +18,8 @@ impl Buffer {
         let until = self.executor.now().plus_ns(PATIENCE_NS);
         let are_tiers_busy = || self.levels.borrow().from_top().any(|tiers| tiers.is_under_way());
         let is_any_overwritten = || self.spaces().iter().any(|space| space.overwriting.is_under_way());
-        let is_busy = || self.in_flight.get() > 0 || are_tiers_busy() || is_any_overwritten();
+        let is_under_way = || self.in_flight.get() > 0 || self.reading_ahead.get() > 0;
+        let is_busy = || is_under_way() || are_tiers_busy() || is_any_overwritten();
         while is_busy() && self.executor.now() < until {
             self.executor.sleep_ns(LOOK_NS).await;
         }

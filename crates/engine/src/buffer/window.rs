@@ -31,6 +31,7 @@ impl AheadWindow {
     /// here or on their way; 0 if nothing is to be done.
     #[inline]
     pub fn pass(&mut self, buffer: &Rc<Buffer>, (is_first, missed): (bool, bool)) -> usize {
+        self.frames.iter().for_each(|frames| frames.note_use(buffer.executor.round_now()));
         if self.left > 0 {
             self.left -= 1;
             if 2 * self.left > self.window {
@@ -56,8 +57,13 @@ impl AheadWindow {
         if begun > 0 {
             self.left = named;
         } else {
-            (self.left, self.frames) = (0, None);
+            self.end();
         }
+    }
+
+    /// There is nothing ahead of the scan.
+    pub fn end(&mut self) {
+        (self.left, self.frames) = (0, None);
     }
 
     /// Has the pages read that were named for what [`AheadWindow::pass`] asked for, in the order in which the scan comes to them.

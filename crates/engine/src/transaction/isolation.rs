@@ -89,6 +89,11 @@ impl Transaction {
         retire(&self.engine, state);
     }
 
+    /// Gives back the locks of a transaction that has only read, which goes on.
+    pub(crate) fn give_locks_back(&mut self) {
+        self.engine.core.locks.release_all(self.state.owner, None);
+    }
+
     /// What a call sees that takes no locks; `None` if calls do.
     #[inline]
     pub(super) fn read_view(&self) -> Option<ReadView> {

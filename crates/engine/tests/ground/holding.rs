@@ -100,10 +100,20 @@ impl Driver for HoldingDriver {
 
 /// Runs `work` on this machine, one of whose operations may be held back.
 pub fn holding<T>(hardware: Hardware, media: &Media, work: impl AsyncFnOnce(&Executor, &Holder) -> T) -> T {
+    holding_in(Order::FirstInFirstOut, hardware, media, work)
+}
+
+/// The same, whose tasks have their turns in this order.
+pub fn holding_in<T>(
+    order: Order,
+    hardware: Hardware,
+    media: &Media,
+    work: impl AsyncFnOnce(&Executor, &Holder) -> T,
+) -> T {
     let wanted = Holder::default();
     let driver = VirtualDriver::new(hardware, Options::default(), media.clone());
     let driver = HoldingDriver { driver, wanted: wanted.clone() };
-    let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
+    let executor = Executor::new(Box::new(driver), order);
     let done = executor.run(work(&executor, &wanted));
     executor.stop();
     done.expect("the machine goes on")

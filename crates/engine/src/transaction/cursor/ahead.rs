@@ -11,7 +11,9 @@ impl Cursor {
     #[inline]
     pub(super) fn read_leaves_ahead(&mut self, buffer: &Rc<Buffer>, (is_first, missed): (bool, bool)) {
         let count = self.read_ahead.pass(buffer, (is_first, missed));
-        if count > 0 && self.from.is_some() {
+        if self.from.is_none() {
+            self.read_ahead.end();
+        } else if count > 0 {
             self.read_next_leaves(buffer, count);
         }
     }
