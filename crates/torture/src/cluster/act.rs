@@ -341,7 +341,7 @@ impl ClusterEvent {
             ClusterEvent::Forwarded => "page forwarded",
             ClusterEvent::Refused => "forward refused",
             ClusterEvent::CameAhead => "page came ahead",
-            ClusterEvent::WouldBlock => "page ahead was not free",
+            ClusterEvent::WouldBlock => "page ahead not free",
             ClusterEvent::CalledBack => "copy called back",
             ClusterEvent::Fell => "locks fell",
             ClusterEvent::CameAlone => "object came alone",
