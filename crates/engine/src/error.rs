@@ -455,12 +455,8 @@ pub enum Error {
         /// What the panic says.
         message: String,
     },
-    /// The engine's own thread was to wait for an answer that only it can give; or a node's for one of another node of the same database, which
-    /// may wait for pages that the first one has.
-    #[error(
-        "the engine's own thread cannot wait for an answer of its own, nor a node's for one of another node: await it, or ask from another \
-         thread"
-    )]
+    /// The engine's own thread was to wait for an answer that only it can give, or a node's for one of another node of the same database.
+    #[error("an engine's thread cannot wait for its own answer, nor for another node's: await it, or ask from outside")]
     OwnThread,
     /// A lock was waited for longer than the limit of the configuration or of the transaction. What the call was to do was
     /// not done; the transaction itself is sound.
