@@ -199,7 +199,7 @@ pub enum Error {
     /// A transaction needs more log than there is.
     #[error(
         "the transaction's records and its rollback need {needed} bytes of a log of {capacity} bytes, which keeps some for \
-         others; commit more often, or create the database with a larger log"
+         others; commit more often, or give [log] a larger size and open the database again"
     )]
     LogFull {
         /// What the transaction needs at least, in bytes.

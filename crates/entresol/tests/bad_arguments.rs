@@ -1,0 +1,41 @@
+//! What is refused says what it is about and what to do next.
+
+#![allow(clippy::disallowed_methods, reason = "the tests write configurations and files")]
+
+use entresol::{DatabaseThread, Error, Opening, PartitionSpec};
+use std::path::Path;
+
+fn scratch() -> tempfile::TempDir {
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("there is a scratch directory")
+}
+
+fn start(directory: &Path) -> DatabaseThread {
+    std::fs::write(directory.join("entresol.toml"), "[log]\nsize = \"1 MiB\"").expect("writes");
+    DatabaseThread::start(Opening::in_directory(directory).expect("reads")).expect("opens")
+}
+
+fn words<T: std::fmt::Debug>(result: Result<T, Error>) -> String {
+    result.expect_err("it is refused").to_string()
+}
+
+#[test]
+fn records_that_do_not_fit_are_told_by_what_is_too_long() {
+    let directory = scratch();
+    let thread = start(directory.path());
+    let handle = thread.handle();
+    let tree = handle.create_partition(PartitionSpec::b_tree("tree")).wait().expect("creates");
+    let set = handle.create_partition(PartitionSpec::set("set")).wait().expect("creates");
+    let key = words(handle.put(set, &vec![7; 65_536], b"").wait());
+    assert_eq!(key, "a key of 65536 bytes is over the limit of 65535 bytes in partition 'set'");
+    let record = words(handle.put(set, b"key", &vec![7; 300 << 10]).wait());
+    assert_eq!(record, "a record of a set of 307203 bytes is over the limit of 262064 bytes in partition 'set'");
+    handle.put(set, b"key", &[7; 10]).wait().expect("it fits");
+    let part = words(handle.transaction(async move |tx| tx.add(set, b"key", 8..12, 1).await).wait());
+    assert_eq!(part, "the end of a part of a value of 12 bytes is over the limit of 10 bytes in partition 'set'");
+    handle.put(tree, b"key", &[7; 1_900]).wait().expect("it fits");
+    let modified = words(handle.transaction(async move |tx| tx.modify(tree, b"key", |_| ()).await).wait());
+    assert!(modified.starts_with("for a change in place, a value of 1900 bytes is over the limit of 1"), "{modified}");
+    let large = words(handle.put(tree, b"key", &vec![7; 4 << 20]).wait());
+    assert!(large.ends_with("commit more often, or give [log] a larger size and open the database again"), "{large}");
+    thread.close().expect("closes");
+}
