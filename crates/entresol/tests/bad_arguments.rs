@@ -39,3 +39,19 @@ fn records_that_do_not_fit_are_told_by_what_is_too_long() {
     assert!(large.ends_with("commit more often, or give [log] a larger size and open the database again"), "{large}");
     thread.close().expect("closes");
 }
+
+#[test]
+fn names_and_keys_that_are_there_or_not_are_told_with_what_to_do() {
+    let directory = scratch();
+    let thread = start(directory.path());
+    let handle = thread.handle();
+    let tree = handle.create_partition(PartitionSpec::b_tree("tree")).wait().expect("creates");
+    let again = words(handle.create_partition(PartitionSpec::b_tree("tree")).wait());
+    assert_eq!(again, "there is a partition 'tree' already; use another name, or ensure it where it may be there");
+    handle.put(tree, b"key", b"value").wait().expect("it fits");
+    let twice = words(handle.transaction(async move |tx| tx.insert(tree, b"key", b"").await).wait());
+    assert_eq!(twice, "partition 'tree' already holds a record with this key; put takes its place, or use another key");
+    let none = words(handle.transaction(async move |tx| tx.modify(tree, b"none", |_| ()).await).wait());
+    assert_eq!(none, "partition 'tree' holds no record with this key; insert it, or correct the key");
+    thread.close().expect("closes");
+}
