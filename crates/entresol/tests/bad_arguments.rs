@@ -2,7 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "the tests write configurations and files")]
 
-use entresol::{DatabaseThread, Error, Opening, PartitionSpec};
+use entresol::{BackupSettings, DatabaseThread, Error, FaultKind, Opening, PartitionSpec};
 use std::path::Path;
 
 fn scratch() -> tempfile::TempDir {
@@ -54,4 +54,23 @@ fn names_and_keys_that_are_there_or_not_are_told_with_what_to_do() {
     let none = words(handle.transaction(async move |tx| tx.modify(tree, b"none", |_| ()).await).wait());
     assert_eq!(none, "partition 'tree' holds no record with this key; insert it, or correct the key");
     thread.close().expect("closes");
+}
+
+#[test]
+fn a_place_that_is_no_directory_is_told_as_such() {
+    let directory = scratch();
+    let data = directory.path().join("data");
+    std::fs::create_dir(&data).expect("creates");
+    let thread = start(&data);
+    let relative = words(thread.handle().backup(BackupSettings::to("backups/monday"), |_| {}).wait());
+    assert_eq!(relative, "'backups/monday' is no device, and a directory is named by its absolute path, from '/' on");
+    let device = words(thread.handle().backup(BackupSettings::to("flash"), |_| {}).wait());
+    assert_eq!(device, "there is no device 'flash'; describe it or correct the name");
+    thread.close().expect("closes");
+    let file = directory.path().join("letter.txt");
+    std::fs::write(&file, "dear reader").expect("writes");
+    let refused = entresol::start(&file).err().expect("it is a file");
+    let entresol::OpenError::Machine(fault) = &refused else { panic!("{refused:?}") };
+    assert_eq!(fault.kind, FaultKind::Exists);
+    assert!(refused.to_string().ends_with("letter.txt': it is a file; name a directory"), "{refused}");
 }
