@@ -80,7 +80,7 @@ fn mistakes_are_named_by_line_and_do_not_end_it() {
         "line 1: error: there is no partition 'accounts'",
         "line 2: error: there is no request 'gat' (did you mean 'get'?)",
         "line 3: error: the form is: get PARTITION KEY [FIELD]",
-        "line 4: error: partition 'account' holds no record with this key",
+        "line 4: error: partition 'account' holds no record with this key; insert it, or correct the key",
         "line 5: error: there is no procedure 'debit-credt'; registered are:",
         "line 6: error:",
         "line 7: error: 'many' is not of type i64",
@@ -106,8 +106,8 @@ fn partitions_are_renamed_truncated_compacted_and_dropped() {
     assert!(answers[7].starts_with("done") && answers.len() == 8, "{answers:?}");
     let expected = [
         "line 4: error: there is no partition 'account'",
-        "line 5: error: there is a partition 'teller' already",
-        "line 7: error: partition 'ledger' holds no record with this key",
+        "line 5: error: there is a partition 'teller' already; use another name, or ensure it where it may be there",
+        "line 7: error: partition 'ledger' holds no record with this key; insert it, or correct the key",
         "error: 3 requests failed",
     ];
     for (line, expected) in mistakes.lines().zip(expected) {

@@ -199,7 +199,7 @@ pub enum Error {
     /// A transaction needs more log than there is.
     #[error(
         "the transaction's records and its rollback need {needed} bytes of a log of {capacity} bytes, which keeps some for \
-         others; commit more often, or create the database with a larger log"
+         others; commit more often, or give [log] a larger size and open the database again"
     )]
     LogFull {
         /// What the transaction needs at least, in bytes.
@@ -319,10 +319,10 @@ pub enum Error {
         partition: String,
     },
     /// An insert met a record of the same key.
-    #[error("partition '{0}' already holds a record with this key")]
+    #[error("partition '{0}' already holds a record with this key; put takes its place, or use another key")]
     Duplicate(String),
     /// The record to be changed does not exist.
-    #[error("partition '{0}' holds no record with this key")]
+    #[error("partition '{0}' holds no record with this key; insert it, or correct the key")]
     NoRecord(String),
     /// A record or a field does not suit the type of the partition's records, or a record has the contents of another one in a unique index.
     #[error("partition '{partition}': {error}")]
@@ -348,7 +348,7 @@ pub enum Error {
     #[error("there is no device '{0}'; describe it or correct the name")]
     NoDevice(String),
     /// A partition of this name exists.
-    #[error("there is a partition '{0}' already")]
+    #[error("there is a partition '{0}' already; use another name, or ensure it where it may be there")]
     PartitionExists(String),
     /// A partition of this name exists and is another one than was asked for.
     #[error("partition '{name}' exists, and {difference}; use another name, or ask for what it is")]

@@ -343,9 +343,9 @@ pub struct Partition {
     pub segment_size: Option<u32>,
     /// `reserve_percent`: the share of a set's segment that inserts keep free, in percent; `None`: 10.
     pub reserve_percent: Option<u8>,
-    /// `record`: the fields of a set's records, each with its type; `None`: as the workload says, or values of any bytes.
+    /// `record`: the fields of a b-tree's or a set's records, each with its type; `None`: as the workload says, or values of any bytes.
     pub record: Option<RecordType>,
-    /// `secondary`: a set's ordered secondary indexes by name, each over one field or several; beside `record`.
+    /// `secondary`: the ordered secondary indexes of a b-tree or a set by name, each over one field or several; beside `record`.
     pub secondaries: Vec<(String, Vec<String>)>,
     /// Which of its keys the file names: an opening refuses those of them that an existing partition is not and cannot become.
     pub named: Vec<&'static str>,

@@ -1,4 +1,27 @@
-//! What users of the library cannot call: the engine's insides.
+//! What users of the library can name, which is what they get from it; and what they cannot call: the engine's insides.
+//!
+//! ```
+//! use entresol::{Database, FieldError, RecordType, Sorted, Store};
+//!
+//! fn what_the_past_costs(database: &Database) -> entresol::VersionReport {
+//!     database.versions()
+//! }
+//! fn what_the_tiers_did(database: &Database) -> Vec<entresol::TierReport> {
+//!     database.tiers()
+//! }
+//! fn what_sorts_wrote(database: &Database, sorted: &Sorted) -> (entresol::TempStatistics, entresol::SortReport) {
+//!     (database.temp_statistics(), sorted.report())
+//! }
+//! fn fields(record: &RecordType) -> &[entresol::Field] {
+//!     record.fields()
+//! }
+//! fn who_has_the_same(error: FieldError) -> Option<Box<entresol::NotUnique>> {
+//!     if let FieldError::NotUnique(found) = error { Some(found) } else { None }
+//! }
+//! fn server(store: &Store) -> Result<Option<entresol::TransactionServer>, entresol::OpenError> {
+//!     store.transaction_server()
+//! }
+//! ```
 //!
 //! ```
 //! fn of_users(database: &entresol::Database) {

@@ -121,18 +121,22 @@ pub use engine::{
     Compaction, Cursor, Database, Direction, Error, Figures, Isolation, KeyRange, LockWait, PartitionFigures,
     PartitionSize, PartitionSpec, Result, Savepoint, Scan, Snapshot, TierFigures, Transaction, lock::Mode, prefix,
 };
-/// What was counted and found, what a restart did, and the cache.
+/// What was counted and found, what a restart did, the cache, and the transaction server.
 pub use engine::{
     IndexProgress, RecordedPartition, RecordedReference, RecordedReferences, UndoProgress,
     check::{CheckReport, Finding, Progress},
     second_level::{CacheSettings, Design, Parameters, WriteBudget},
+    server::TransactionServer,
     statistics::{Observer, RecoveryReport, Statistics},
+    temp::{SortReport, TempStatistics},
+    tier_file::TierReport,
+    version::VersionReport,
 };
 /// How partitions are organized, the fields of records, and indexes.
 pub use engine::{
     catalog::{IndexSpec, Locking, Organization, Partition},
     organization::append::Position,
-    set::{FieldError, FieldType, FieldValue, RecordType},
+    set::{Field, FieldError, FieldType, FieldValue, NotUnique, RecordType},
 };
 /// What a database runs on, and what its devices have left unanswered.
 pub use executor::{Executor, JoinHandle, Unanswered};

@@ -172,6 +172,16 @@ fn a_directory_has_one_store_at_a_time() {
 }
 
 #[test]
+fn who_wants_a_database_that_is_there_is_not_sent_to_an_empty_directory() {
+    let directory = scratch();
+    let none = opening(directory.path(), "automatic").open_existing().err().expect("refused").to_string();
+    assert!(none.ends_with("it holds no file 'entresol.home'; name the directory of a database"), "{none}");
+    std::fs::write(directory.path().join("letter.txt"), "dear reader").expect("writes");
+    let foreign = opening(directory.path(), "automatic").open().err().expect("refused").to_string();
+    assert!(foreign.ends_with("name an empty directory or a database"), "{foreign}");
+}
+
+#[test]
 fn devices_share_no_directory_with_another_database() {
     let (log, one, two) = (scratch(), scratch(), scratch());
     let with_log = |home: &TempDir| {

@@ -28,6 +28,7 @@ mod machines;
 mod model;
 mod named;
 mod one_server;
+mod page_parts;
 mod real;
 mod records;
 mod redone;

@@ -36,6 +36,10 @@ impl Medium {
     /// A [`Fault`] naming the directory if it cannot be created, reached or written.
     pub(crate) fn probe(directory: &Path, direct: bool) -> Result<Medium, Fault> {
         let fail = |error: io::Error| fault_of(&format!("opening the directory '{}'", directory.display()), &error);
+        if directory.exists() && !directory.is_dir() {
+            let words = format!("opening the directory '{}': it is a file; name a directory", directory.display());
+            return Err(Fault::new(FaultKind::Exists, words));
+        }
         create_durably(directory).map_err(fail)?;
         let path = CString::new(directory.as_os_str().as_bytes()).map_err(|error| fail(error.into()))?;
         let memory = has_files_in_memory(&path).map_err(fail)?;

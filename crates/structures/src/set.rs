@@ -145,6 +145,8 @@ pub enum Refusal {
     Lent(u32),
     /// The key, or key and value, are longer than any segment holds; or the part is not within the value.
     TooLarge {
+        /// What is too large.
+        what: &'static str,
         /// Bytes asked for.
         found: usize,
         /// Bytes at most.

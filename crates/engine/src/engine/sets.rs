@@ -95,9 +95,7 @@ pub(crate) async fn resolve_refusal(engine: &Rc<Engine>, partition: PartitionId,
         }
         Refusal::Duplicate => Err(Error::Duplicate(name()?)),
         Refusal::Missing => Err(Error::NoRecord(name()?)),
-        Refusal::TooLarge { found, limit } => {
-            Err(Error::TooLarge { what: "a record of a set", found, limit, partition: name()? })
-        }
+        Refusal::TooLarge { what, found, limit } => Err(Error::TooLarge { what, found, limit, partition: name()? }),
         Refusal::MixedColours(_) => {
             add(&engine.core.statistics.restarts_by_colour, 1);
             Err(Error::MixedColours(name()?))

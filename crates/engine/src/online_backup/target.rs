@@ -36,11 +36,15 @@ impl BackupPlace {
     /// The device of this name, or a directory of this machine by its absolute path.
     ///
     /// # Errors
-    /// [`Error::NoDevice`], or the driver's.
+    /// [`Error::NoDevice`], [`Error::Argument`] for a path that is not absolute, or the driver's.
     pub fn of(executor: &Executor, name: &str) -> Result<BackupPlace> {
         // Also if it was attached before: another directory may be there by now, or none.
         let device = match Path::new(name) {
             path if path.is_absolute() => executor.attach(path)?,
+            path if path.components().count() > 1 => {
+                let words = "is no device, and a directory is named by its absolute path, from '/' on";
+                return Err(Error::Argument(format!("'{name}' {words}")));
+            }
             _ => crate::io::device(executor, name)?,
         };
         Ok(BackupPlace { executor: executor.clone(), device, name: name.to_owned() })

@@ -244,7 +244,7 @@ fn try_modify<R, F: FnOnce(&mut [u8]) -> R>(
         let stored = slotted::value(leaf, place.slot);
         if let Stored::Elsewhere(found, _) = stored::read(stored) {
             let limit = b_tree::value_len_max(engine.core.page_size(), key.len()) - VERSION_SIZE;
-            let what = "a value to be changed in place";
+            let what = "for a change in place, a value";
             let partition = engine.catalog.describe(partition)?.name.clone();
             return Err(Error::TooLarge { what, found, limit, partition }.into());
         }

@@ -416,6 +416,7 @@ fn read_partition(section: &mut Section<'_>, context: &Context, buffer_page_size
 fn check_partition(section: &Section<'_>, partition: &Partition, buffer_page_size: u32) {
     let fixed = "organization = \"direct\" or \"append\"";
     let (direct, set) = ("organization = \"direct\"", "organization = \"set\" or \"arrivals\"");
+    let typed = "organization = \"b-tree\", \"set\" or \"arrivals\"";
     let is_set = matches!(partition.organization, Organization::Set | Organization::Arrivals);
     let keys = [
         ("blocking_factor", fixed),
@@ -423,12 +424,13 @@ fn check_partition(section: &Section<'_>, partition: &Partition, buffer_page_siz
         ("objects", direct),
         ("segment_size", set),
         ("reserve_percent", set),
-        ("record", set),
-        ("secondary", set),
+        ("record", typed),
+        ("secondary", typed),
     ];
     for (key, allowed) in keys {
         let suits = match partition.organization {
             _ if allowed == set => is_set,
+            _ if allowed == typed => is_set || partition.organization == Organization::BTree,
             Organization::BTree | Organization::Set | Organization::Arrivals => false,
             Organization::Append => key != "objects",
             Organization::Direct => true,

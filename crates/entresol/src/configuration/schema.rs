@@ -1,4 +1,4 @@
-//! `record`, `secondary`: what the records of a set consist of, and in what orders they can be read.
+//! `record`, `secondary`: what the records of a b-tree or a set consist of, and in what orders they can be read.
 
 use super::error::Problem;
 use super::is_name;

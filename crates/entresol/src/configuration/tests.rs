@@ -247,7 +247,7 @@ fn records_and_indexes_of_a_set_are_read_in_the_order_of_the_file() {
         let said = message(&format!("{set}{text}"));
         assert!(said.contains(&format!("house.toml:{place}: {what}")), "{text}: {said}");
     }
-    let paged = message("[partition.card]\nrecord = { a = \"u8\" }");
+    let paged = message("[partition.card]\norganization = \"append\"\nrecord = { a = \"u8\" }");
     assert!(paged.contains("'record' has no effect in a partition of this organization"), "{paged}");
 }
 

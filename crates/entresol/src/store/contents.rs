@@ -100,8 +100,8 @@ impl Opening {
         let path = self.path.display().to_string();
         let state = run(executor, contents(executor, home))??;
         if state == Contents::Foreign || (state == Contents::Nothing && !create) {
-            let detail =
-                format!("it holds no file '{}'; name an empty directory or a database", engine::SUPERBLOCK_FILE);
+            let place = if create { "an empty directory or a database" } else { "the directory of a database" };
+            let detail = format!("it holds no file '{}'; name {place}", engine::SUPERBLOCK_FILE);
             return Err(Error::NotADatabase { path, detail }.into());
         }
         match state {

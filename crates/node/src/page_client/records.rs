@@ -480,6 +480,6 @@ fn plan_append(
 fn refuse_long(found: &Described, (key, stored): (&[u8], &[u8]), page_size: usize) -> Result<()> {
     let Stored::Elsewhere(length, _) = stored::read(stored) else { return Ok(()) };
     let limit = b_tree::value_len_max(page_size, key.len()) - VERSION_SIZE;
-    let what = "a value to be changed in place";
+    let what = "for a change in place, a value";
     Err(Error::TooLarge { what, found: length, limit, partition: found.name.clone() })
 }

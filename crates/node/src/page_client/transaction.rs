@@ -320,10 +320,7 @@ impl PageTransaction {
     /// Overwrites a part of a page, behind its header.
     ///
     /// # Errors
-    /// As [`PageTransaction::read`].
-    ///
-    /// # Panics
-    /// If the part does not lie on the page behind its header.
+    /// As [`PageTransaction::read`], and [`Error::Argument`] if the part does not lie on the page behind its header.
     pub async fn write(&mut self, page: PageId, offset: u16, bytes: &[u8]) -> Result<()> {
         self.lock(page).await?;
         // The lock that it has now is looked up and paid for as in each use.
@@ -332,7 +329,12 @@ impl PageTransaction {
             let pool = self.client.buffer.pool().borrow();
             let before = pool.bytes(pool.frame_in_use(page));
             let part = usize::from(offset)..usize::from(offset) + bytes.len();
-            assert!(part.start >= header::HEADER_SIZE && part.end <= before.len(), "{part:?} of a page");
+            if part.start < header::HEADER_SIZE || part.end > before.len() {
+                let found = format!("bytes {} to {} of {page} cannot be written", part.start, part.end);
+                let words =
+                    format!("{found}: those from {} to {} are a transaction's", header::HEADER_SIZE, before.len());
+                return Err(Error::Argument(words));
+            }
             Undo::PatchPage { page, offset, bytes: &before[part] }.stored()
         };
         self.apply(&Body::Update(&undo), &[Edit { page, change: Change::Patch { offset, bytes } }]);

@@ -328,11 +328,11 @@ impl Set {
 
     fn check_size(&self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
         if key.len() > KEY_LENGTH_MAX {
-            return Err(Refusal::TooLarge { found: key.len(), limit: KEY_LENGTH_MAX });
+            return Err(Refusal::TooLarge { what: "a key", found: key.len(), limit: KEY_LENGTH_MAX });
         }
         let limit = self.segment_size - SEGMENT_HEADER_SIZE - ITEM_HEADER_SIZE;
         let found = key.len() + value.len();
-        if found > limit { Err(Refusal::TooLarge { found, limit }) } else { Ok(()) }
+        if found > limit { Err(Refusal::TooLarge { what: "a record of a set", found, limit }) } else { Ok(()) }
     }
 
     /// Notes a change at `place` that is not yet committed.
@@ -407,7 +407,8 @@ impl Set {
         let (key, value) = layout::record_mut(found.bytes_mut(), at);
         let part = part.unwrap_or(0..value.len());
         let Some(old) = value.get_mut(part.clone()) else {
-            return Err(Refusal::TooLarge { found: part.end, limit: value.len() });
+            let what = "the end of a part of a value";
+            return Err(Refusal::TooLarge { what, found: part.end, limit: value.len() });
         };
         scratch.clear();
         scratch.extend_from_slice(old);

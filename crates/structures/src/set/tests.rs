@@ -65,7 +65,10 @@ fn a_record_fills_a_segment_and_no_more() {
     let insert = |sets: &mut Sets, length| {
         with_room(sets, KEYED, |sets| sets.insert(owner, KEYED, key, hash(key), &vec![7; length]))
     };
-    assert_eq!(insert(&mut sets, limit - 2), Err(Refusal::TooLarge { found: limit + 1, limit }));
+    assert_eq!(
+        insert(&mut sets, limit - 2),
+        Err(Refusal::TooLarge { what: "a record of a set", found: limit + 1, limit })
+    );
     assert_eq!(insert(&mut sets, limit - 3), Ok(()));
     assert_eq!(sets.insert(owner, KEYED, key, hash(key), b""), Err(Refusal::Duplicate));
     assert_eq!(sets.segments(KEYED), 1);
@@ -121,7 +124,7 @@ fn a_lent_segment_is_waited_for() {
 fn a_part_beyond_the_value_is_refused() {
     let (mut sets, owner) = (two_sets(), Owner(0));
     with_room(&mut sets, KEYED, |sets| sets.insert(owner, KEYED, b"key", hash(b"key"), &[0; 10])).expect("room");
-    let too_far = Err(Refusal::TooLarge { found: 11, limit: 10 });
+    let too_far = Err(Refusal::TooLarge { what: "the end of a part of a value", found: 11, limit: 10 });
     assert_eq!(sets.modify_part(owner, KEYED, b"key", hash(b"key"), 9..11, |part| part.fill(1)), too_far);
     assert_eq!(sets.get(owner, KEYED, b"key", hash(b"key")), Ok(Some(&[0; 10][..])));
 }
