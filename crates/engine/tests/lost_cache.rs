@@ -373,7 +373,7 @@ fn a_fault_of_the_home_device_is_not_told_of_as_one_of_the_cache() {
         for nth in 1..1_000 {
             let errors = vec![ErrorAt { kind, device: Some("disk".into()), nth }];
             let faults = FaultPlan { errors, ..FaultPlan::default() };
-            let ended = run_under(&media.copy(), Hardware::ideal(), faults, &opening).expect("the machine goes on");
+            let ended = run_under(&media.copy(), Hardware::ideal(), faults, opening).expect("the machine goes on");
             let (cache, heard) = ended;
             assert_eq!(heard, [], "{kind:?} {nth}: the cache's device is sound");
             match cache {

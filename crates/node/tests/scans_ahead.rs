@@ -297,7 +297,11 @@ fn nothing_is_left_of_what_was_asked_for_when_a_transaction_ends() {
                 let tree = tx.partition("tree").await?.id();
                 let found = tx.scan_range(tree, .., Direction::Forward).take(limit).await?;
                 assert_eq!(found.len(), limit);
-                if limit % 20 == 0 { tx.commit().await } else { Ok(drop(tx)) }
+                if limit % 20 == 0 {
+                    return tx.commit().await;
+                }
+                drop(tx);
+                Ok(())
             });
             // At once, while pages are on their way.
             let (took_ns, _) = far.timed(1, async |client| {

@@ -452,7 +452,7 @@ impl ClientNode {
     /// How many transactions may run at a time.
     fn running_max(&self) -> usize {
         let frames = self.settings.buffer.frames;
-        self.settings.transactions.min(frames / FRAMES_EACH).min(WAITING_MAX / 2).max(1)
+        self.settings.transactions.min(frames / FRAMES_EACH).clamp(1, WAITING_MAX / 2)
     }
 
     fn may_begin(&self) -> bool {
