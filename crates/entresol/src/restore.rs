@@ -1,5 +1,6 @@
 //! Making a database from a backup.
 
+use crate::store::created::MissingDirectories;
 use crate::{OpenError, Opening, assemble};
 use engine::{BackupProgress, Database, Machine, RestoreReport, RestoreSource};
 use executor::{Executor, Order};
@@ -38,6 +39,15 @@ impl Opening {
     /// # Ok::<(), entresol::OpenError>(())
     /// ```
     pub fn restore(
+        self,
+        source: &RestoreSource,
+        progress: impl FnMut(BackupProgress),
+    ) -> Result<RestoreReport, OpenError> {
+        let missing = MissingDirectories::of(&self);
+        self.restore_in_places(source, progress).inspect_err(|_| missing.remove())
+    }
+
+    fn restore_in_places(
         self,
         source: &RestoreSource,
         progress: impl FnMut(BackupProgress),

@@ -1,6 +1,7 @@
 //! A database on the calling thread.
 
 mod contents;
+pub(crate) mod created;
 
 use crate::configuration::{Configuration, FILE_NAME};
 use crate::control::Control;
@@ -8,6 +9,7 @@ use crate::error::{run, run_telling};
 use crate::events::{Events, SLOW_NS, Silence, watch};
 use crate::{OpenError, assemble, existing, log_words, page_words, residence};
 use contents::{Contents, contents};
+use created::MissingDirectories;
 use driver::{Fault, FaultKind};
 use engine::server::TransactionServer;
 use engine::statistics::Listener;
@@ -261,13 +263,17 @@ impl Opening {
         place: (Option<&Media>, Option<Port>),
     ) -> Result<Store, OpenError> {
         self.is_one_engine()?;
+        let missing = MissingDirectories::of(&self);
         let Some(events) = Events::of(&self.path.display().to_string(), self.slow_ns) else {
-            return self.start_untold(procedures, create, place, None);
+            return self.start_untold(procedures, create, place, None).inspect_err(|_| missing.remove());
         };
         let opening = events.opening();
         let _entered = opening.enter();
         let result = self.start_untold(procedures, create, place, Some(&events));
-        result.inspect_err(|error| events.tell_failure(error))
+        result.inspect_err(|error| {
+            missing.remove();
+            events.tell_failure(error);
+        })
     }
 
     fn start_untold(

@@ -2,6 +2,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "the tests write configurations and files")]
 
+use entresol::configuration::Configuration;
 use entresol::{BackupSettings, DatabaseThread, Error, FaultKind, Opening, PartitionSpec};
 use std::path::Path;
 
@@ -73,4 +74,22 @@ fn a_place_that_is_no_directory_is_told_as_such() {
     let entresol::OpenError::Machine(fault) = &refused else { panic!("{refused:?}") };
     assert_eq!(fault.kind, FaultKind::Exists);
     assert!(refused.to_string().ends_with("letter.txt': it is a file; name a directory"), "{refused}");
+}
+
+#[test]
+fn an_opening_that_fails_leaves_no_directory_that_it_has_created() {
+    let directory = tempfile::tempdir().expect("creates");
+    let file = directory.path().join("file");
+    std::fs::File::create(&file).expect("creates");
+    let text = format!("[device.other]\npath = {file:?}\n");
+    let configuration = Configuration::parse(&text).expect("it is one");
+    let home = directory.path().join("a/b");
+    let refused = Opening::new(&home, configuration).open().err().expect("a file is no directory");
+    assert!(refused.to_string().contains("it is a file"), "{refused}");
+    assert!(!directory.path().join("a").exists(), "neither it nor what is above it");
+    let kept = directory.path().join("kept");
+    std::fs::create_dir(&kept).expect("creates");
+    let configuration = Configuration::parse(&text).expect("it is one");
+    assert!(Opening::new(&kept, configuration).open().is_err());
+    assert!(kept.is_dir(), "this one was there before");
 }

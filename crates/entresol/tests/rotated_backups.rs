@@ -164,6 +164,8 @@ fn a_restore_that_is_refused_leaves_nothing() {
         assert!(refused.as_ref().is_err_and(is_told), "{backend}: {refused:?}");
         assert_eq!(contents(place.path()), [], "{backend}");
         assert_eq!(contents(backup.path()), [], "{backend}");
+        opening(&place.path().join("of this year/again"), backend).restore(&source, |_| {}).expect_err("the same");
+        assert_eq!(contents(place.path()), [], "{backend}: the directories are gone");
     }
 }
 
