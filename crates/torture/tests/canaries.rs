@@ -298,7 +298,7 @@ fn freeing_that_never_ends_is_found() {
 
 #[test]
 fn pages_that_tear_because_an_offer_was_believed_are_found() {
-    let failure = first_failure_of_long_runs(Canary::BelievedOffer, 47..48);
+    let failure = first_failure_of_long_runs(Canary::BelievedOffer, 46..47);
     assert!(failure.wrong[0].contains("its checksum is"), "{failure}");
 }
 
