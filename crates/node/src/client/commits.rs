@@ -1,5 +1,5 @@
 //! How transactions of a node end. One that commits joins the others that do so at the time: they are sent together, in one message,
-//! when the server has answered those before. Its locks in the node are over when it joins them; so others read and change what it has
+//! when the server has answered those before. Its locks in the node are over when it joins them; so others there read and change what it has
 //! changed, and are committed with it or behind it. What they have seen is acknowledged when it is.
 
 use super::{Client, Lock, LockHolder, Place, Restored};
@@ -16,6 +16,18 @@ struct CommitGroup {
     changed: BTreeSet<PageId>,
     /// The pages of which they have write locks.
     locked: BTreeSet<PageId>,
+    /// Other pages that they have looked at. They stay until the answer: a snapshot that shows what another node changes there shows this commit.
+    seen: BTreeSet<PageId>,
+}
+
+impl CommitGroup {
+    fn has(&self, page: PageId) -> bool {
+        self.changed.contains(&page) || self.locked.contains(&page) || self.seen.contains(&page)
+    }
+
+    fn pages(&self) -> BTreeSet<PageId> {
+        self.changed.iter().chain(&self.locked).chain(&self.seen).copied().collect()
+    }
 }
 
 /// Those that are to be sent, and those that were and are not answered.
@@ -31,10 +43,9 @@ impl Commits {
         self.open.changed.contains(&page) || self.sent.as_ref().is_some_and(|sent| sent.changed.contains(&page))
     }
 
-    /// Whether what is not answered has changed the page, or has its write lock.
+    /// Whether what is not answered has changed the page, has its write lock, or has looked at it.
     pub fn has(&self, page: PageId) -> bool {
-        let has = |group: &CommitGroup| group.changed.contains(&page) || group.locked.contains(&page);
-        has(&self.open) || self.sent.as_ref().is_some_and(has)
+        self.open.has(page) || self.sent.as_ref().is_some_and(|sent| sent.has(page))
     }
 }
 
@@ -50,6 +61,8 @@ impl Client {
             // A lock that it has asked for may be on its way.
             if held.lock.is_of(transaction) {
                 self.commits.open.locked.insert(*page);
+            } else if !matches!(held.place, Place::Coming { .. }) {
+                self.commits.open.seen.insert(*page);
             }
         }
         self.end_locks(transaction, pages);
@@ -87,7 +100,7 @@ impl Client {
                 held.lock = if self.keeps && group.changed.contains(page) { Lock::Kept } else { Lock::Shared };
             }
         }
-        group.changed.union(&group.locked).for_each(|page| self.end_use(*page));
+        group.pages().into_iter().for_each(|page| self.end_use(page));
     }
 
     /// Nothing of what was sent is committed, and so nothing of what has joined since. Their pages go when no transaction uses them.
@@ -105,13 +118,13 @@ impl Client {
             }
             // Of those that were not sent the server knows only that they have write locks.
             if index == 1 {
-                for transaction in group.members {
-                    let message = self.message(Request::Abort { transaction });
+                for transaction in &group.members {
+                    let message = self.message(Request::Abort { transaction: *transaction });
                     self.due.messages.push(message);
                 }
             }
             group.changed.iter().for_each(|page| self.spoil(*page));
-            group.locked.difference(&group.changed).for_each(|page| self.end_use(*page));
+            group.pages().difference(&group.changed).for_each(|page| self.end_use(*page));
         }
     }
 
