@@ -55,7 +55,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::UntoldRecord, 5, "lost update"),
         (Canary::UnnotedKey, 4, "G-single"),
         (Canary::IgnoredSavepoint, 5, "aborted read"),
-        (Canary::UnloggedSets, 35, "offer"),
+        (Canary::UnloggedSets, 217, "stock"),
         (Canary::UnlockedSetRead, 63, "stock"),
         (Canary::UnlockedSetRange, 52, "offer"),
         (Canary::PresentSetForMoment, 19, "offer"),
