@@ -48,7 +48,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::DecidedFailure, 10, "G1a"),
         (Canary::ShipmentFromEnd, 0, "is damaged"),
         (Canary::UnredoneShipment, 0, "commits nothing of the transaction"),
-        (Canary::UntoldWaits, 1, "never ends"),
+        (Canary::UntoldWaits, 1, "after all is mended"),
         (Canary::UnansweredCommits, 6, "G-single"),
         (Canary::PresentForMoment, 14, "is not part of a long value"),
         (Canary::ForgottenEntry, 4, "index"),
