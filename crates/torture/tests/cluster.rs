@@ -50,7 +50,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::UnredoneShipment, 0, "commits nothing of the transaction"),
         (Canary::UntoldWaits, 1, "after all is mended"),
         (Canary::UnansweredCommits, 6, "G-single"),
-        (Canary::PresentForMoment, 14, "is not part of a long value"),
+        (Canary::PresentForMoment, 14, "its long value has"),
         (Canary::ForgottenEntry, 4, "index"),
         (Canary::UntoldRecord, 5, "lost update"),
         (Canary::UnnotedKey, 4, "G-single"),
