@@ -142,13 +142,17 @@ fn what_others_change_of_what_is_undone_in_part_takes_no_moment_away() {
         assert!(database.undoing().changes > 0);
         moment
     });
+    let shows_moment = async |database: &Database| {
+        let (mut past, rows) =
+            (database.as_of(moment).await.expect("is known"), database.partition("rows").expect("it exists"));
+        assert_eq!(past.get(rows, &undone_first).await, Ok(None));
+        assert_eq!(past.get(rows, &key(67)).await.as_ref().map(Option::as_ref), Ok(wanted.get(&of_rows(67))));
+    };
     for round in 0..2_u8 {
         on(&media, async |executor| {
             let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
             let rows = database.partition("rows").expect("it exists");
-            let mut past = database.as_of(moment).await.expect("is known");
-            assert_eq!(past.get(rows, &undone_first).await, Ok(None));
-            assert_eq!(past.get(rows, &key(67)).await.as_ref().map(Option::as_ref), Ok(wanted.get(&of_rows(67))));
+            shows_moment(&database).await;
             let write = async |tx: &mut Transaction| {
                 tx.wait_at_most(Some(Duration::from_millis(1)));
                 tx.put(rows, &undone_first, &[round]).await
@@ -160,9 +164,7 @@ fn what_others_change_of_what_is_undone_in_part_takes_no_moment_away() {
     on(&media, async |executor| {
         let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
         let rows = database.partition("rows").expect("it exists");
-        let mut past = database.as_of(moment).await.expect("is known");
-        assert_eq!(past.get(rows, &undone_first).await, Ok(None));
-        assert_eq!(past.get(rows, &key(67)).await.as_ref().map(Option::as_ref), Ok(wanted.get(&of_rows(67))));
+        shows_moment(&database).await;
         undone(executor, &database).await;
         assert_eq!(database.snapshot().await.expect("begins").get(rows, &undone_first).await, Ok(Some(vec![1])));
     });

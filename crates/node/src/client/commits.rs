@@ -14,20 +14,9 @@ struct CommitGroup {
     members: Vec<Transaction>,
     /// What they have changed.
     changed: BTreeSet<PageId>,
-    /// The pages of which they have write locks.
-    locked: BTreeSet<PageId>,
-    /// Other pages that they have looked at. They stay until the answer: a snapshot that shows what another node changes there shows this commit.
-    seen: BTreeSet<PageId>,
-}
-
-impl CommitGroup {
-    fn has(&self, page: PageId) -> bool {
-        self.changed.contains(&page) || self.locked.contains(&page) || self.seen.contains(&page)
-    }
-
-    fn pages(&self) -> BTreeSet<PageId> {
-        self.changed.iter().chain(&self.locked).chain(&self.seen).copied().collect()
-    }
+    /// The pages that they have looked at or have write locks of. These stay until the answer: a snapshot that shows what another node changes
+    /// there behind this commit has to show this one, too.
+    used: BTreeSet<PageId>,
 }
 
 /// Those that are to be sent, and those that were and are not answered.
@@ -45,7 +34,8 @@ impl Commits {
 
     /// Whether what is not answered has changed the page, has its write lock, or has looked at it.
     pub fn has(&self, page: PageId) -> bool {
-        self.open.has(page) || self.sent.as_ref().is_some_and(|sent| sent.has(page))
+        let has = |group: &CommitGroup| group.changed.contains(&page) || group.used.contains(&page);
+        has(&self.open) || self.sent.as_ref().is_some_and(has)
     }
 }
 
@@ -59,10 +49,8 @@ impl Client {
         for page in &pages {
             let Some(held) = self.copies.get(page) else { continue };
             // A lock that it has asked for may be on its way.
-            if held.lock.is_of(transaction) {
-                self.commits.open.locked.insert(*page);
-            } else if !matches!(held.place, Place::Coming { .. }) {
-                self.commits.open.seen.insert(*page);
+            if held.lock.is_of(transaction) || !matches!(held.place, Place::Coming { .. }) {
+                self.commits.open.used.insert(*page);
             }
         }
         self.end_locks(transaction, pages);
@@ -94,13 +82,13 @@ impl Client {
             self.copies.get_mut(page).into_iter().for_each(|held| held.since = self.snapshots.now());
         }
         group.members.iter().for_each(|member| self.records.end_locks(*member));
-        for page in &group.locked {
+        for page in &group.used {
             let Some(held) = self.copies.get_mut(page) else { continue };
             if group.members.iter().any(|member| held.lock.is_of(*member)) {
                 held.lock = if self.keeps && group.changed.contains(page) { Lock::Kept } else { Lock::Shared };
             }
         }
-        group.pages().into_iter().for_each(|page| self.end_use(page));
+        group.changed.union(&group.used).for_each(|page| self.end_use(*page));
     }
 
     /// Nothing of what was sent is committed, and so nothing of what has joined since. Their pages go when no transaction uses them.
@@ -109,7 +97,7 @@ impl Client {
         for (index, group) in groups.into_iter().enumerate() {
             let Some(group) = group else { continue };
             group.members.iter().for_each(|member| self.records.end_locks(*member));
-            for page in &group.locked {
+            for page in &group.used {
                 if let Some(held) = self.copies.get_mut(page)
                     && group.members.iter().any(|member| held.lock.is_of(*member))
                 {
@@ -118,13 +106,13 @@ impl Client {
             }
             // Of those that were not sent the server knows only that they have write locks.
             if index == 1 {
-                for transaction in &group.members {
-                    let message = self.message(Request::Abort { transaction: *transaction });
+                for transaction in group.members {
+                    let message = self.message(Request::Abort { transaction });
                     self.due.messages.push(message);
                 }
             }
             group.changed.iter().for_each(|page| self.spoil(*page));
-            group.pages().difference(&group.changed).for_each(|page| self.end_use(*page));
+            group.used.difference(&group.changed).for_each(|page| self.end_use(*page));
         }
     }
 
