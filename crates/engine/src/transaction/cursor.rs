@@ -503,7 +503,7 @@ impl Transaction {
         pool: &'a Pool,
         mut meet: impl FnMut(&[u8], &'a [u8]),
     ) -> Result<Result<MetShare<'a>, Resource>, Need> {
-        if !cursor.locks_records && self.is_undone_before(cursor.partition) {
+        if !cursor.locks_records && self.has_left_undo(cursor.partition) {
             return Ok(Err(Resource::partition(cursor.partition)));
         }
         let from = as_slice(cursor.from.as_ref().expect("the range is not at its end"));

@@ -210,7 +210,7 @@ impl Transaction {
 
     /// Whether something of a partition without locks is left to be undone, which has to be waited for.
     #[inline]
-    pub(super) fn is_undone_before(&self, partition: PartitionId) -> bool {
+    pub(super) fn has_left_undo(&self, partition: PartitionId) -> bool {
         self.engine.transactions.left.is_any() && !self.try_lock(Resource::partition(partition), Mode::Shared)
     }
 }
