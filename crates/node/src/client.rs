@@ -511,6 +511,9 @@ impl Client {
     pub fn request_withdrawn(&mut self, copy: Copy) -> (bool, Option<Copy>) {
         let Some((_, leaving)) = self.coming(copy) else { return (false, None) };
         self.copies.remove(&copy.page);
+        // It may have been called back when it was here.
+        self.locks.end(LockHolder::Callback(copy.page));
+        self.advance();
         self.drops.extend(leaving);
         (true, leaving)
     }

@@ -9,6 +9,9 @@ use engine::{Error, Result};
 use entresol_node::page_client::{ClientSettings, PageClient, PageTransaction};
 use entresol_node::page_server::PageServer;
 use executor::{Cluster, Executor};
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
 
 const FRAMES: usize = 60;
 const TASKS: u64 = 6;
@@ -275,4 +278,72 @@ fn a_transaction_that_waits_to_begin_is_passed_by_none() {
     assert!(waiting.is_finished(), "one of them ends each millisecond, or more");
     ground.cluster.run_until(end.plus_ns(SECOND_NS)).expect("they go on");
     ground.end().expect("the state is right");
+}
+
+/// What the transactions of a node that change nothing have seen of others of it, which are not answered, comes before what other nodes change
+/// of what else they have looked at: some order explains both to a snapshot.
+#[test]
+fn readers_of_what_is_not_answered_and_snapshots_agree_on_an_order() {
+    let mut ground = Ground::with(true, 3 * TASKS as usize);
+    let pages = [ground.page(1), ground.page(2)];
+    let (mut tasks, seen) =
+        (Vec::<(usize, Pin<Box<dyn Future<Output = ()>>>)>::new(), Rc::new(RefCell::new(Vec::new())));
+    for (at, page) in [(0, pages[0]), (1, pages[1])] {
+        for task in 0..TASKS / 2 {
+            let (node, executor) = (ground.nodes[at].clone(), ground.executors[at + 1].clone());
+            tasks.push((
+                at,
+                Box::pin(async move {
+                    for _ in 0..10 * TRANSACTIONS {
+                        while !add_to(&node, &[page]).await {
+                            executor.sleep_ns(MILLISECOND_NS / 10 * (1 + task)).await;
+                        }
+                    }
+                }),
+            ));
+        }
+    }
+    for reader in 0..TASKS {
+        let (node, executor, noted) = (ground.nodes[0].clone(), ground.executors[1].clone(), Rc::clone(&seen));
+        tasks.push((
+            0,
+            Box::pin(async move {
+                for _ in 0..10 * TRANSACTIONS {
+                    let mut transaction = node.begin().await;
+                    let read = async {
+                        let (first, _) = transaction.read(pages[0], value).await?;
+                        let (second, _) = transaction.read(pages[1], value).await?;
+                        Ok::<_, Error>([first, second])
+                    };
+                    if let Ok(found) = read.await
+                        && transaction.commit().await.is_ok()
+                    {
+                        noted.borrow_mut().push(found);
+                    }
+                    executor.sleep_ns(MILLISECOND_NS / 10 * reader).await;
+                }
+            }),
+        ));
+        let (node, executor, noted) = (ground.nodes[1].clone(), ground.executors[2].clone(), Rc::clone(&seen));
+        tasks.push((
+            1,
+            Box::pin(async move {
+                for _ in 0..10 * TRANSACTIONS {
+                    let mut snapshot = node.snapshot().await.expect("the server is there");
+                    let first = snapshot.read(pages[0], value).await.expect("it is kept");
+                    let second = snapshot.read(pages[1], value).await.expect("it is kept");
+                    noted.borrow_mut().push([first, second]);
+                    executor.sleep_ns(MILLISECOND_NS / 10 * reader).await;
+                }
+            }),
+        ));
+    }
+    ground.run(tasks).expect("they end");
+    let seen = seen.take();
+    assert!(seen.len() as u64 > 15 * TASKS * TRANSACTIONS, "{}", seen.len());
+    let apart = seen
+        .iter()
+        .find_map(|one| seen.iter().find(|other| one[0] > other[0] && one[1] < other[1]).map(|other| (one, other)));
+    assert_eq!(apart, None, "each of them has seen what the other has not");
+    ground.end().expect("the directory is right");
 }

@@ -2,7 +2,7 @@
 
 use base::{PageId, PartitionId};
 use engine::lock::Mode;
-use entresol_node::client::{Client, Failure, Granule, PageLock, RecordAccess};
+use entresol_node::client::{Client, Failure, Granule, PageLock, RecordAccess, WriteLock};
 use entresol_node::message::{
     ClientId, Copy, Leaving, LeavingFate, RecordLock, Request, Secret, Session, ToServer, Transaction,
 };
@@ -318,4 +318,65 @@ fn a_page_that_is_needed_as_a_whole_is_waited_for_though_its_records_are_locked(
     let copy = ask(&mut client, reader, false);
     assert_eq!(client.by_records(copy), (false, None, None));
     assert!(client.is_coming(PAGE));
+}
+
+/// A client that has a copy which a transaction of it reads.
+fn reading() -> (Client, Copy, Transaction) {
+    let mut client = Client::default();
+    let reader = begin(&mut client, Mode::Shared);
+    let copy = ask(&mut client, reader, false);
+    assert!(client.arrived(copy, LeavingFate::Dropped).is_some());
+    (client, copy, reader)
+}
+
+#[test]
+fn a_page_that_was_called_back_and_is_asked_for_no_more_can_be_locked_again() {
+    let (mut client, copy, reader) = reading();
+    assert!(client.call_back(copy).answer.is_some(), "it is in use");
+    client.left(PAGE);
+    assert_eq!(ask(&mut client, reader, false), copy);
+    client.committed_unchanged(reader);
+    assert!(gives_up(&client.take_due().messages, copy));
+    let other = begin(&mut client, Mode::Shared);
+    assert_ne!(ask(&mut client, other, false), copy);
+}
+
+/// What another node changes of a page that a committing transaction has looked at is to be committed behind it.
+#[test]
+fn what_a_committing_transaction_has_looked_at_stays_until_the_answer() {
+    // It is there, changed by another one that is rolled back, or on its way again.
+    let between: [fn(&mut Client, Copy); 2] = [
+        |client, copy| {
+            let writer = begin(client, Mode::Exclusive);
+            assert!(matches!(client.write(writer, PAGE), WriteLock::Ask(_)) && client.granted(copy, writer));
+            client.aborted(writer, &[PAGE].into());
+            assert_eq!(client.take_due().discards, [PAGE]);
+        },
+        |client, copy| {
+            let other = begin(client, Mode::Shared);
+            client.left(PAGE);
+            assert_eq!(ask(client, other, false), copy);
+            client.committed_unchanged(other);
+            assert!(client.arrived(copy, LeavingFate::Dropped).is_some());
+        },
+    ];
+    for (between, is_away) in between.into_iter().flat_map(|between| [(between, false), (between, true)]) {
+        let (mut client, copy, reader) = reading();
+        if is_away {
+            client.left(PAGE);
+            assert_eq!(ask(&mut client, reader, false), copy);
+        }
+        client.join_commit(reader, []);
+        client.send_commit(Vec::new(), Default::default(), Vec::new());
+        if is_away {
+            assert!(client.take_due().unwanted.is_empty());
+            assert!(client.arrived(copy, LeavingFate::Dropped).is_some());
+        }
+        between(&mut client, copy);
+        assert_eq!(client.call_back(copy).answer, None);
+        assert!(!gives_up(&client.take_due().messages, copy), "the server would let others change it");
+        client.committed();
+        let due = client.take_due();
+        assert!(gives_up(&due.messages, copy) || gives_up(&[client.decline(page(9))], copy), "{due:?}");
+    }
 }

@@ -49,7 +49,7 @@ impl Client {
         for page in &pages {
             let Some(held) = self.copies.get(page) else { continue };
             // A lock that it has asked for may be on its way.
-            if held.lock.is_of(transaction) || !matches!(held.place, Place::Coming { .. }) {
+            if held.lock.is_of(transaction) || held.was_here {
                 self.commits.open.used.insert(*page);
             }
         }
@@ -143,7 +143,7 @@ impl Client {
     }
 
     /// A transaction is rolled back that has changed these pages: they are dropped, but for those that are to be as those left them that
-    /// are committed and not answered.
+    /// are committed and not answered. Of what those have only looked at the copies stay, and the bytes do not.
     pub fn aborted(&mut self, transaction: Transaction, changed: &BTreeSet<PageId>) -> Restored {
         self.give_locks_back(transaction);
         let mut restored = Restored::new();
@@ -158,6 +158,11 @@ impl Client {
             }
             if self.commits.has_changed(*page) && !canary::is_planted(Canary::UndoneTogether) {
                 restored.push(*page);
+                continue;
+            }
+            if self.commits.has(*page) {
+                held.place = Place::Left;
+                self.due.discards.push(*page);
                 continue;
             }
             let (copy, is_called) = (Copy { page: *page, number: held.number }, held.is_called);

@@ -362,12 +362,13 @@ impl PageTransaction {
         let client = Rc::clone(&self.client);
         if self.work.borrow().is_empty() {
             self.unpin();
-            client.protocol.borrow_mut().committed_unchanged(self.transaction);
-            let depends = std::mem::take(&mut self.depends);
-            self.end();
-            for fate in depends {
+            // Its locks stay until what it has seen is committed: what others change of the rest of it comes behind that.
+            for fate in std::mem::take(&mut self.depends) {
                 client.await_fate(&fate).await?;
             }
+            self.check_void()?;
+            client.protocol.borrow_mut().committed_unchanged(self.transaction);
+            self.end();
             return Ok(());
         }
         let (records, pages, of_sets) = self.work.borrow().lengths();
@@ -419,15 +420,17 @@ impl PageTransaction {
         self.client.doomed.borrow().get(&self.transaction) == Some(&RollbackCause::Victim)
     }
 
+    fn check_void(&self) -> Result<()> {
+        self.work.borrow().void.clone().map_or(Ok(()), Err)
+    }
+
     /// It may go on. While the client has no lease, it waits.
     pub(super) async fn check(&self) -> Result<()> {
         loop {
             if let ServerState::Lost(cause) | ServerState::GivenUp(cause) = &*self.client.standing.borrow() {
                 return Err(Fault::new(FaultKind::Reset, cause.clone()).into());
             }
-            if let Some(why) = &self.work.borrow().void {
-                return Err(why.clone());
-            }
+            self.check_void()?;
             match self.client.doomed.borrow().get(&self.transaction) {
                 None => {}
                 Some(RollbackCause::Victim) => return Err(Error::Deadlock),
