@@ -1,7 +1,7 @@
 use super::{CONNECTION_BUFFER, Connection};
 use crate::{Cluster, Executor, Order, Stop};
-use base::Clock;
 use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::{Clock, Instant};
 use driver::{Fault, FaultKind, Halt, Work};
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -281,6 +281,50 @@ fn machines_whose_clocks_differ_wait_by_their_own_and_meet_in_one_time() {
     assert_eq!((cluster.now().ns(), machines[1].clock()), (800, clocks[1]));
 }
 
+/// Its clock has gone on: it takes nothing that has come, and nothing that was due, for what it was at the time.
+#[test]
+fn a_machine_that_was_paused_wakes_when_that_is_over_whatever_came_meanwhile() {
+    let network = Network::new(NetworkOptions::default());
+    let clocks = [Clock::new(7_000, 0), Clock::new(5_000, 250_000)];
+    let machines = [0, 1].map(|number: u32| {
+        let driver =
+            VirtualDriver::on_network(Hardware::ideal(), Options::default(), Media::new(), network.attach(number));
+        Executor::new(Box::new(driver.with_clock(clocks[number as usize])), Order::FirstInFirstOut)
+    });
+    let mut cluster = Cluster::new(machines.clone());
+    let (server, client) = (machines[0].clone(), machines[1].clone());
+    let address = SocketAddr::new(network.address(0), 7_000);
+    let sleeper = server.clone();
+    let woken = server.clone().spawn(async move {
+        sleeper.sleep_ns(2_000).await;
+        sleeper.now().ns()
+    });
+    let heard = server.clone().spawn(async move {
+        let connection = server.listen(address).await?.accept().await?;
+        let (mut words, mut heard) = (Vec::new(), Vec::new());
+        while heard.len() < 3 {
+            assert!(connection.receive(&mut words).await? > 0, "the stream goes on");
+            heard.push((server.now().ns(), words.len()));
+        }
+        Ok::<_, Fault>(heard)
+    });
+    let said = client.clone().spawn(async move {
+        let connection = client.connect(address).await?;
+        for word in [&b"early"[..], b"later", b"after"] {
+            client.sleep_ns(2_500).await;
+            connection.send(word).await?;
+        }
+        Ok::<_, Fault>(client.now().ns())
+    });
+    cluster.run_until(Instant::from_ns(1_000)).expect("no machine stops");
+    cluster.pause(0, Instant::from_ns(5_000));
+    assert_eq!(cluster.run(said).expect("no machine stops"), Ok(5_000 + 7_500), "the other one goes on");
+    assert_eq!(cluster.run(woken).expect("no machine stops"), 7_000 + 5_000, "what was due at 2,000");
+    let heard = cluster.run(heard).expect("no machine stops").expect("no fault");
+    let over = 7_000 + 5_000;
+    assert_eq!(heard, [(over, 5), (over, 10), (7_000 + 6_000, 15)], "what came at 2,000, 4,000 and 6,000");
+}
+
 #[test]
 fn a_cluster_stops_when_all_wait_for_ever_and_goes_on_to_a_moment() {
     let network = Network::new(NetworkOptions::default());
@@ -297,7 +341,7 @@ fn a_cluster_stops_when_all_wait_for_ever_and_goes_on_to_a_moment() {
             count.set(count.get() + 1);
         }
     });
-    cluster.run_until(base::Instant::from_ns(550)).expect("no machine stops");
+    cluster.run_until(Instant::from_ns(550)).expect("no machine stops");
     assert_eq!((ticks.get(), cluster.now().ns()), (5, 550));
     assert_eq!(cluster.run(waits), Err(Stop { machine: None, halt: Halt::Idle }));
     assert_eq!(ticks.get(), 10);

@@ -197,11 +197,15 @@ impl Executor {
         }
     }
 
-    /// Reacts to what has happened by `moment`.
+    /// Comes to `moment`, and reacts to what has happened by then. What has happened while the machine was paused it finds all at once:
+    /// a task that is woken at the moment of the first of it lives in the past of all others.
     fn look(&self, moment: Instant, done: &mut Vec<Completion>) -> Result<(), Halt> {
         self.begin_look();
         let shown = self.clock().shows(moment);
         self.0.driver.borrow_mut().park(Some(shown), done)?;
+        while self.now() < shown {
+            self.0.driver.borrow_mut().park(Some(shown), done)?;
+        }
         self.end_look(done);
         Ok(())
     }
