@@ -299,6 +299,14 @@ impl Client {
         }
     }
 
+    /// A transaction that has locked the page and waits for it to come.
+    pub fn awaiting(&self, page: PageId) -> Option<Transaction> {
+        let awaits = |transaction: &Transaction| {
+            self.is_used_by(*transaction, page) && self.awaited.get(transaction) == Some(&page)
+        };
+        self.locks.transactions(page).filter(awaits).min()
+    }
+
     /// Whether the transaction has locked the page: then it has, or will have, its read lock.
     pub fn is_used_by(&self, transaction: Transaction, page: PageId) -> bool {
         self.uses.get(&transaction).is_some_and(|pages| pages.contains(&page))

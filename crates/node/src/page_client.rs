@@ -134,9 +134,11 @@ struct ClientNode {
     running: Cell<usize>,
     /// Transactions that have to be rolled back, and why.
     doomed: RefCell<BTreeMap<Transaction, RollbackCause>>,
-    /// The pages that running transactions have changed, and those that are to come for a transaction which writes them.
+    /// The pages that running transactions have changed, and those that are to come for a transaction which writes them, or which is about to look
+    /// at them.
     changing: RefCell<BTreeSet<PageId>>,
     to_write: RefCell<BTreeMap<PageId, Transaction>>,
+    to_look_at: RefCell<BTreeMap<PageId, Transaction>>,
     /// What running transactions have done.
     works: RefCell<BTreeMap<Transaction, SharedWork>>,
     /// Pages that were offered and are to be accepted, and one that is to be considered.
@@ -228,6 +230,7 @@ impl PageClient {
             doomed: RefCell::default(),
             changing: RefCell::default(),
             to_write: RefCell::default(),
+            to_look_at: RefCell::default(),
             works: RefCell::default(),
             accepting: RefCell::default(),
             deferred: Cell::new(None),

@@ -14,8 +14,10 @@ use entresol_node::page_server::PageServer;
 use executor::{Cluster, Executor, JoinHandle};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::ops::Bound;
 use std::rc::Rc;
+use std::task::Poll;
 
 const RECORDS: u32 = 2_000;
 /// From a node to the server and back.
@@ -283,6 +285,65 @@ fn a_scan_waits_for_no_writer_of_a_page_that_it_does_not_come_to() {
         far.wait(writing);
         assert_eq!(far.server.protocol().counts().victims, 0, "seed {seed}");
         far.end();
+    }
+}
+
+/// A transaction has a leaf locked in its node and does not wait for it to come: a call that has waited for the lock is over. The scan of another
+/// transaction asks for that leaf ahead, which a writer at another node has, and the writer waits for the first: that is no deadlock.
+#[test]
+fn a_scan_asks_for_no_page_in_the_name_of_a_transaction_that_does_not_wait_for_it() {
+    for seed in (0..2 * ALGORITHMS.len()).filter(|seed| !ALGORITHMS[seed % ALGORITHMS.len()].falls()) {
+        let mut far = Far::new(seed as u64, 1_024);
+        let [is_locked, is_written, is_asked] = [0; 3].map(|_| Rc::new(Cell::new(false)));
+        let [locked, written, asked] = [&is_locked, &is_written, &is_asked].map(Rc::clone);
+        let writing = far.start(1, async move |client| {
+            let mut tx = client.begin().await;
+            let tree = tx.partition("tree").await?.id();
+            until(client, &locked).await;
+            tx.put(tree, &key(70), &[1; 10]).await?;
+            written.set(true);
+            until(client, &asked).await;
+            assert!(tx.get(tree, &key(1_500)).await?.is_some_and(|value| value == [2; 10]));
+            tx.commit().await
+        });
+        let scanning = far.start(0, async move |client| {
+            let (mut first, mut other) = (client.begin().await, client.begin().await);
+            let tree = first.partition("tree").await?.id();
+            first.put(tree, &key(70), &[2; 10]).await?;
+            other.put(tree, &key(1_500), &[2; 10]).await?;
+            let wanted = key(70);
+            let mut call = Box::pin(other.get(tree, &wanted));
+            for _ in 0..5 {
+                let is_done = poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_ready())).await;
+                assert!(!is_done, "the leaf is locked");
+                client.executor().sleep_ns(MILLISECOND_NS).await;
+            }
+            // It gets the lock, and comes to nothing more.
+            drop(first);
+            drop(call);
+            is_locked.set(true);
+            until(client, &is_written).await;
+            let mut tx = client.begin().await;
+            let mut scan = tx.scan_range(tree, .., Direction::Forward);
+            assert_eq!(scan.take(45).await?.len(), 45);
+            client.executor().sleep_ns(10 * ROUND_TRIP_NS).await;
+            is_asked.set(true);
+            client.executor().sleep_ns(10 * ROUND_TRIP_NS).await;
+            other.commit().await?;
+            tx.commit().await
+        });
+        far.wait(scanning);
+        far.wait(writing);
+        let counts = far.server.protocol().counts();
+        assert_eq!(counts.victims, 0, "seed {seed}");
+        assert!(counts.would_block > 0, "seed {seed}: the scan asks for the leaf");
+        far.end();
+    }
+}
+
+async fn until(client: &PageClient, is_so: &Cell<bool>) {
+    while !is_so.get() {
+        client.executor().sleep_ns(MILLISECOND_NS).await;
     }
 }
 

@@ -4,6 +4,7 @@
 
 use super::transaction::FRAMES_EACH;
 use super::{ClientNode, PageTransaction};
+use crate::message::Transaction;
 use crate::server::WAITING_MAX;
 use base::PageId;
 use driver::Work;
@@ -36,11 +37,37 @@ impl PageTransaction {
             told.inspect(|told| client.say(told));
             absent.push(page);
         }
+        let _asked = AskedAhead::note(&client, self.transaction, &absent);
         // A failure shows when the page is looked at.
         let begun = client.buffer.begin_reads(absent, Pattern::Sequential);
         let _begun =
             self.unless_doomed(begun, &mut None, || "a frame for a page that is asked for ahead".to_owned()).await?;
         Ok(taken)
+    }
+}
+
+/// A transaction has these pages asked for ahead, as long as this is there.
+struct AskedAhead {
+    client: Rc<ClientNode>,
+    transaction: Transaction,
+    pages: Vec<PageId>,
+}
+
+impl AskedAhead {
+    fn note(client: &Rc<ClientNode>, transaction: Transaction, pages: &[PageId]) -> AskedAhead {
+        client.to_look_at.borrow_mut().extend(pages.iter().map(|page| (*page, transaction)));
+        AskedAhead { client: Rc::clone(client), transaction, pages: pages.to_vec() }
+    }
+}
+
+impl Drop for AskedAhead {
+    fn drop(&mut self) {
+        let mut to_look_at = self.client.to_look_at.borrow_mut();
+        for page in &self.pages {
+            if to_look_at.get(page) == Some(&self.transaction) {
+                to_look_at.remove(page);
+            }
+        }
     }
 }
 

@@ -95,11 +95,14 @@ impl RemoteStore {
 }
 
 impl ClientNode {
-    /// The transaction that a page is asked for, and whether that writes it; none if it is offered, or asked for ahead of a scan.
+    /// The transaction that a page is asked for, and whether that writes it; none if it is offered, or asked for ahead of a scan. Not one that
+    /// has it locked and does not wait for it: at the server it would be in the way of those that have the page.
     fn asker(&self, page: PageId) -> (Transaction, bool) {
         let protocol = self.protocol.borrow();
-        let writer = self.to_write.borrow().get(&page).copied().filter(|writer| protocol.is_used_by(*writer, page));
-        let by = writer.or_else(|| protocol.user(page)).unwrap_or(Transaction::NONE);
+        let is_user = |transaction: &Transaction| protocol.is_used_by(*transaction, page);
+        let writer = self.to_write.borrow().get(&page).copied().filter(is_user);
+        let ahead = || self.to_look_at.borrow().get(&page).copied().filter(is_user);
+        let by = writer.or_else(|| protocol.awaiting(page)).or_else(ahead).unwrap_or(Transaction::NONE);
         (by, writer.is_some())
     }
 
