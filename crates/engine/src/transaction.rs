@@ -107,7 +107,7 @@ pub struct Transaction {
 /// [`Error::TooManyTransactions`]; [`Error::OwnLog`].
 pub(crate) async fn begin(engine: &Rc<Engine>, began: Option<u64>) -> Result<Transaction> {
     let asked = engine.core.statistics.moment(&engine.core.executor);
-    if engine.transactions.active.get() >= engine.transactions.admitted_max.get() {
+    if engine.transactions.may_change() >= engine.transactions.admitted_max.get() {
         admission::wait(engine).await?;
     }
     engine.transactions.active.set(engine.transactions.active.get() + 1);

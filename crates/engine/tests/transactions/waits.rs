@@ -253,3 +253,30 @@ fn a_transaction_that_waits_for_a_task_which_waits_for_it_is_ended_by_the_limit(
         Ok(())
     });
 }
+
+#[test]
+fn snapshots_count_for_no_limit_of_transactions() {
+    let settings = Settings { multiprogramming_level: 1, ..Settings::default() };
+    with_notes(settings, async |database, notes| {
+        let mut before = [database.snapshot().await?, database.snapshot().await?];
+        // One beside it, of the same task and of another.
+        let mut tx = database.begin().await?;
+        tx.put(notes, b"milk", &[2]).await?;
+        assert_eq!(database.begin().await.err(), Some(Error::TooManyTransactions { level: 1 }));
+        let mut beside = database.snapshot().await?;
+        let waits = {
+            let database = database.clone();
+            let executor = database.executor().clone();
+            executor.spawn(async move { database.transaction(async |tx| tx.put(notes, b"bread", &[3]).await).await })
+        };
+        for snapshot in before.iter_mut().chain([&mut beside]) {
+            assert_eq!(snapshot.get(notes, b"milk").await?, Some(vec![1]));
+        }
+        database.executor().sleep_ns(SECOND_NS).await;
+        assert_eq!((waits.is_finished(), database.waiting_to_begin()), (false, 1), "one at a time, as ever");
+        tx.commit().await?;
+        waits.join().await?;
+        assert_eq!(before[0].get(notes, b"bread").await?, None);
+        Ok(())
+    });
+}
