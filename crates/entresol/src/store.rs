@@ -9,7 +9,7 @@ use crate::error::{run, run_telling};
 use crate::events::{Events, SLOW_NS, Silence, watch};
 use crate::{OpenError, assemble, existing, log_words, page_words, residence};
 use contents::{Contents, contents};
-use created::MissingDirectories;
+use created::missing_directories;
 use driver::{Fault, FaultKind};
 use engine::server::TransactionServer;
 use engine::statistics::Listener;
@@ -263,7 +263,7 @@ impl Opening {
         place: (Option<&Media>, Option<Port>),
     ) -> Result<Store, OpenError> {
         self.is_one_engine()?;
-        let missing = MissingDirectories::of(&self);
+        let missing = missing_directories(&self);
         let Some(events) = Events::of(&self.path.display().to_string(), self.slow_ns) else {
             return self.start_untold(procedures, create, place, None).inspect_err(|_| missing.remove());
         };
