@@ -6,6 +6,7 @@ mod cache;
 mod catalog_change;
 mod compact;
 mod create;
+mod devices;
 mod drop;
 mod ensure;
 mod figures;

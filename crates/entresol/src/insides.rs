@@ -55,6 +55,12 @@
 //! ```
 //!
 //! ```compile_fail,E0624
+//! async fn portion(snapshot: &mut entresol::Snapshot, partition: entresol::PartitionId) {
+//!     snapshot.portion_of_set(partition, 0).await;
+//! }
+//! ```
+//!
+//! ```compile_fail,E0624
 //! async fn keep_versions(database: &entresol::Database) {
 //!     database.keep_versions().await;
 //! }

@@ -38,7 +38,8 @@ impl Database {
         settings.check_caches()?;
         settings.check_second_log()?;
         let home_device = device(executor, &settings.home_device)?;
-        device(executor, &settings.log_device)?;
+        settings.check_devices(executor)?;
+        settings.check_log_devices(executor)?;
         settings.clear_spaces(executor).await?;
         let log = Log::create(executor, &settings.log_device, &settings.log).await?;
         let archiver = begin_archive(&settings.log, None, (executor, &log));

@@ -2,7 +2,7 @@
 
 use super::cache::CacheChanges;
 use super::log_room::wait_for_log_at_opening;
-use super::{Database, OpenDatabase, Settings, log_files, log_move, partition};
+use super::{Database, OpenDatabase, Settings, devices, log_files, log_move, partition};
 use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
 use crate::catalog::Partitions;
@@ -121,8 +121,11 @@ impl Database {
         let executor = &executor.of_library();
         settings.check()?;
         let home_device = device(executor, &settings.home_device)?;
+        settings.check_devices(executor)?;
         settings.clear_spaces(executor).await?;
         let stated = SuperblockFile::open(executor, home_device, path).await?;
+        settings.check_log_devices_of(executor, &stated.1)?;
+        devices::check_of_partitions(executor, &stated.0.partitions())?;
         let (mut superblock_file, mut superblock) = log_move::follow(executor, &settings, path, stated).await?;
         settings.buffer.page_size = superblock.page_size as usize;
         settings.log.page_size = superblock.log_page_size as usize;
