@@ -65,7 +65,7 @@ use crate::locks::{Grant, Ungranted};
 use crate::{Error, Result};
 use base::{PartitionId, TransactionId};
 use driver::Work;
-use executor::Executor;
+use executor::UserExecutor;
 use log_relief::wait_for_log;
 use own_log::wait_for_own;
 use std::rc::Rc;
@@ -184,7 +184,7 @@ impl Transaction {
     }
 
     /// The executor that it runs on.
-    pub fn executor(&self) -> &Executor {
+    pub fn executor(&self) -> &UserExecutor {
         self.engine.core.for_callers()
     }
 

@@ -140,7 +140,7 @@ pub use engine::{
     set::{Field, FieldError, FieldType, FieldValue, NotUnique, RecordType},
 };
 /// What a database runs on, and what its devices have left unanswered.
-pub use executor::{Executor, JoinHandle, Unanswered};
+pub use executor::{JoinHandle, Unanswered, UserExecutor as Executor};
 
 pub use control::{ElsewhereError, WaitsElsewhere};
 pub use database_thread::DatabaseThread;

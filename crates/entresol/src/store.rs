@@ -14,7 +14,7 @@ use driver::{Fault, FaultKind};
 use engine::server::TransactionServer;
 use engine::statistics::Listener;
 use engine::{Database, Error, Machine, Procedures, Settings};
-use executor::{Executor, JoinHandle, Order, Unanswered};
+use executor::{Executor, JoinHandle, Order, Unanswered, UserExecutor};
 use real_driver::{DirectoryLock, DirectoryLocks, DirectorySocket};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -472,8 +472,8 @@ impl Store {
     }
 
     /// The executor that it runs on.
-    pub fn executor(&self) -> &Executor {
-        &self.machine.0
+    pub fn executor(&self) -> &UserExecutor {
+        self.database().executor()
     }
 
     /// What it was opened with.

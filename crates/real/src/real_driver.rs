@@ -508,7 +508,11 @@ impl Driver for RealDriver {
     }
 
     fn remove_attached(&mut self, device: DeviceId) {
-        self.devices[usize::from(device.0)].created.remove();
+        let Device { place, created, .. } = &self.devices[usize::from(device.0)];
+        // Another directory may be there by now.
+        if place.identity.is_some() && identity(&place.path) == place.identity {
+            created.remove();
+        }
     }
 
     fn forget(&mut self, file: FileId) {

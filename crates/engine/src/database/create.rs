@@ -32,6 +32,7 @@ impl Database {
     ///
     /// # Errors
     /// [`Setting`](crate::Error::Setting), or the driver's.
+    #[doc(hidden)]
     pub async fn create(executor: &Executor, settings: Settings) -> Result<Database> {
         let executor = &executor.of_library();
         settings.check()?;
@@ -102,6 +103,7 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::create`], and [`NoDevice`](crate::Error::NoDevice).
+    #[doc(hidden)]
     pub async fn create_or_nothing(executor: &Executor, settings: Settings, devices: &[String]) -> Result<Database> {
         let mut present = Vec::new();
         for name in devices {

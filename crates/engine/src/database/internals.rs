@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 /// A database seen from inside: its log, its buffer and its locks, and what a page server does for nodes. The library exports no such name, so
 /// it is no part of what its users may rely on.
+#[doc(hidden)]
 pub trait Internals {
     /// The log.
     fn log(&self) -> &Rc<Log>;
