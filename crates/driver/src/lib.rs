@@ -143,6 +143,12 @@ pub trait Driver {
         Err(Fault::new(FaultKind::NotFound, message))
     }
 
+    /// Nothing was made of a directory that was attached: it is removed, with those above it, if attaching it has created them last, and as far as
+    /// they are empty.
+    fn remove_attached(&mut self, device: DeviceId) {
+        let _ = device;
+    }
+
     /// Nothing is asked of this file any more by one of those who have opened it. When that is said as often as it was opened, what the driver
     /// keeps for it may go, once what is under way has completed.
     fn forget(&mut self, file: FileId) {

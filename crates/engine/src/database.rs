@@ -6,6 +6,7 @@ mod cache;
 mod catalog_change;
 mod compact;
 mod create;
+mod devices;
 mod drop;
 mod ensure;
 mod figures;
@@ -75,7 +76,7 @@ use crate::version::VersionReport;
 use crate::{Error, Result};
 use base::PartitionId;
 use cache::CacheChanges;
-use executor::Executor;
+use executor::UserExecutor;
 use in_order::PagesInOrder;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -138,7 +139,7 @@ pub(crate) struct OpenDatabase {
 
 impl Database {
     /// The executor that the database runs on.
-    pub fn executor(&self) -> &Executor {
+    pub fn executor(&self) -> &UserExecutor {
         self.0.engine.core.for_callers()
     }
 

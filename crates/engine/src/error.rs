@@ -1,13 +1,16 @@
 //! What can go wrong.
 
 mod backup;
+mod judging;
+mod moment;
 mod need;
 pub(crate) mod position;
 
 pub use backup::BackupError;
+pub use moment::AskedMoment;
 pub use need::Need;
 
-use base::{Lsn, PageId, PartitionId};
+use base::{Lsn, PageId};
 use driver::Fault;
 use thiserror::Error;
 
@@ -132,13 +135,14 @@ pub enum Error {
         /// What it was told then.
         cause: Box<Error>,
     },
-    /// What the snapshot sees is not there any more: versions took more room than they have, or the moment is too long ago.
-    #[error(
-        "the snapshot is too old, the oldest moment that can be read is {oldest}; take a new one, or have more of the past kept by [undo] retention and size"
-    )]
+    /// What a snapshot sees is not there any more, or a moment that was asked for: versions took more room than they have, or it is too long
+    /// ago.
+    #[error("{}", moment::too_old(*.oldest, .asked.as_deref()))]
     SnapshotTooOld {
         /// The oldest moment that can be read.
-        oldest: base::Lsn,
+        oldest: Lsn,
+        /// What was asked for, if a snapshot was to begin.
+        asked: Option<Box<AskedMoment>>,
     },
     /// A snapshot was asked for of a moment that is still to come.
     #[error("{moment} is still to come, it is {now} now; read as of now or of a moment before")]
@@ -345,8 +349,20 @@ pub enum Error {
     #[error("{0}")]
     Inconsistent(String),
     /// No device of this name exists.
-    #[error("there is no device '{0}'; describe it or correct the name")]
+    #[error("there is no device '{0}'; describe it in a section [device.{0}], or correct the name")]
     NoDevice(String),
+    /// A part of a database is on a device of a name that none has, or is to be there.
+    #[error(
+        "{part} is on device '{device}' ({key}), and there is none of that name; describe it in a section [device.{device}], or correct the name"
+    )]
+    MissingDevice {
+        /// What is there.
+        part: String,
+        /// The key of the configuration that says where it is.
+        key: String,
+        /// The name.
+        device: String,
+    },
     /// A partition of this name exists.
     #[error("there is a partition '{0}' already; use another name, or ensure it where it may be there")]
     PartitionExists(String),
@@ -534,67 +550,4 @@ pub enum Error {
         /// How many may run at once.
         level: usize,
     },
-}
-
-impl Error {
-    /// The error of a number that leads to no partition.
-    #[cold]
-    pub(crate) fn no_partition(id: PartitionId) -> Error {
-        Error::NoPartition(format!("number {}", id.0))
-    }
-
-    /// What it means for a transaction that a checkpoint failed which was to make room in the log.
-    pub(crate) fn not_relieved(cause: Error) -> Error {
-        match cause {
-            Error::LogFailed(_) => cause,
-            cause => Error::LogNotRelieved { cause: Box::new(cause) },
-        }
-    }
-
-    /// What it means for others that the end of a transaction fails. A log that has failed keeps it from being tried again.
-    pub(crate) fn stalled(cause: Error) -> Error {
-        match cause {
-            Error::LogFailed(_) => cause,
-            cause => Error::RollbackStalled { cause: Box::new(cause) },
-        }
-    }
-
-    /// Whether a page could not be had because its bytes cannot be read, or are not what was written.
-    pub(crate) fn is_unreadable(&self) -> bool {
-        match self {
-            Error::Input(fault) => fault.kind == driver::FaultKind::Device,
-            Error::DamagedPage { .. } => true,
-            _ => false,
-        }
-    }
-
-    /// Whether the same call on the same data fails in the same way again.
-    pub(crate) fn is_replayable(&self) -> bool {
-        matches!(
-            self,
-            Error::Duplicate(_)
-                | Error::NoRecord(_)
-                | Error::NoPartition(_)
-                | Error::TooLarge { .. }
-                | Error::WrongOrganization { .. }
-                | Error::Field { .. }
-                | Error::Setting(_)
-                | Error::Argument(_)
-                | Error::Unsuitable(_)
-                | Error::Inconsistent(_)
-                | Error::NoDevice(_)
-                | Error::PartitionExists(_)
-                | Error::PartitionDiffers { .. }
-                | Error::PartitionLimit
-                | Error::NotEmpty(_)
-                | Error::NoProcedure { .. }
-                | Error::ReplayDiverged(_)
-        )
-    }
-
-    /// Whether the transaction was in others' way, or the checkpoint's, and may be run again as it was.
-    pub fn is_conflict(&self) -> bool {
-        matches!(self, Error::Deadlock | Error::MixedColours(_) | Error::WriteConflict(_) | Error::LogCrowded { .. })
-            || matches!(self, Error::Aborted { cause } if cause.is_conflict())
-    }
 }

@@ -34,7 +34,7 @@ pub use database::{
     RecordedReferences, Served, SetChange, Settings, Shipment, SilenceLimit, TierFigures, UNNUMBERED,
 };
 pub use engine::{Catalog, Isolation, UndoProgress};
-pub use error::{BackupError, Error, Need, Result};
+pub use error::{AskedMoment, BackupError, Error, Need, Result};
 pub use locks::Locks;
 pub use mvcc::{FoundInSet, SetPortion};
 pub use online_backup::{

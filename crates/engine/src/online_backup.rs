@@ -114,7 +114,7 @@ pub struct BackupReport {
     pub elapsed_ns: u64,
 }
 
-/// Takes a backup. What was written of one that fails, or whose caller goes, is removed.
+/// Takes a backup. What was written of one that fails, or whose caller goes, is removed, and the directory if there was none.
 pub(crate) async fn back_up(
     engine: &Rc<Engine>,
     settings: &BackupSettings,

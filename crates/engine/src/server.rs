@@ -22,7 +22,7 @@ pub use statistics::{Answered, CpuTimes, RESTARTS_MAX, ServerReport};
 use crate::procedure::Registered;
 use crate::{Database, Error, Result};
 use base::time::MILLISECOND_NS;
-use executor::{BoundedQueue, Group, JoinHandle, Members, TaskId, WaitQueue};
+use executor::{BoundedQueue, Group, JoinHandle, Members, TaskId, WaitQueue, WholeExecutor};
 use executors::Idle;
 use requests::{Request, Restarts};
 use responses::Responses;
@@ -137,7 +137,7 @@ impl TransactionServer {
             let (found, limit) = (settings.standbys, Settings::STANDBYS_MAX);
             return Err(Error::Setting(format!("{found} standby executors are over the limit of {limit}")));
         }
-        let executor = database.executor();
+        let executor = database.executor().whole();
         let inner = Rc::new(ServerState {
             database: database.clone(),
             procedures: database
@@ -213,7 +213,7 @@ impl TransactionServer {
     /// The same, but waits for this long at most, in nanoseconds. Transactions that are not over by then are ended where they wait and rolled
     /// back, and their requests are not answered; what was committed is.
     pub async fn close_within(&self, grace_ns: u64) {
-        let executor = self.database().executor();
+        let executor = self.database().executor().whole();
         self.0.closing.set(true);
         if executor.within(grace_ns, self.answered()).await.is_none() {
             self.0.is_given_up.set(true);
@@ -226,12 +226,12 @@ impl TransactionServer {
     /// Waits until all is answered that will be.
     async fn answered(&self) {
         while !self.0.is_over() {
-            self.0.done.wait(self.database().executor()).await;
+            self.0.done.wait(self.database().executor().whole()).await;
         }
     }
 
     async fn end_tasks(&self) {
-        let executor = self.database().executor();
+        let executor = self.database().executor().whole();
         self.0.idle.call_all(executor);
         self.0.restarts.call(executor);
         self.0.responses.call(executor);

@@ -65,7 +65,7 @@ use crate::locks::{Grant, Ungranted};
 use crate::{Error, Result};
 use base::{PartitionId, TransactionId};
 use driver::Work;
-use executor::Executor;
+use executor::UserExecutor;
 use log_relief::wait_for_log;
 use own_log::wait_for_own;
 use std::rc::Rc;
@@ -107,7 +107,7 @@ pub struct Transaction {
 /// [`Error::TooManyTransactions`]; [`Error::OwnLog`].
 pub(crate) async fn begin(engine: &Rc<Engine>, began: Option<u64>) -> Result<Transaction> {
     let asked = engine.core.statistics.moment(&engine.core.executor);
-    if engine.transactions.active.get() >= engine.transactions.admitted_max.get() {
+    if engine.transactions.may_change() >= engine.transactions.admitted_max.get() {
         admission::wait(engine).await?;
     }
     engine.transactions.active.set(engine.transactions.active.get() + 1);
@@ -184,7 +184,7 @@ impl Transaction {
     }
 
     /// The executor that it runs on.
-    pub fn executor(&self) -> &Executor {
+    pub fn executor(&self) -> &UserExecutor {
         self.engine.core.for_callers()
     }
 

@@ -391,7 +391,7 @@ impl Versions {
 
     /// Whether what the view sees is there still; the oldest moment of which that is so if it is not.
     pub(crate) fn check(&self, view: View) -> Result<(), Error> {
-        if view.at < self.horizon { Err(Error::SnapshotTooOld { oldest: self.horizon }) } else { Ok(()) }
+        if view.at < self.horizon { Err(Error::SnapshotTooOld { oldest: self.horizon, asked: None }) } else { Ok(()) }
     }
 
     /// Whether the latest change of a partition's record was committed after the view's moment, by another.
@@ -460,6 +460,11 @@ impl Versions {
     /// The last commit by that time, if it is known; before the first commit the beginning.
     fn moment_at(&self, time: Instant) -> Option<Lsn> {
         self.moments.at(time)
+    }
+
+    /// From when on times lead to moments that can be read; `now` if that begins with the next commit.
+    fn readable_since(&self, (present, now): (Lsn, Instant)) -> Instant {
+        self.moments.since(self.oldest_moment(present)).filter(|_| self.keeps_all()).unwrap_or(now)
     }
 
     /// What versions cost at present.

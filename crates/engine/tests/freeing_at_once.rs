@@ -6,7 +6,7 @@ use base::PartitionId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use entresol_engine::checkpoint::Policy;
 use entresol_engine::{Database, Internals, PartitionSpec, Settings, Transaction, buffer, log};
-use executor::{Executor, WaitQueue};
+use executor::{Executor, WaitQueue, WholeExecutor};
 use std::cell::Cell;
 use std::rc::Rc;
 use virtual_driver::Media;
@@ -155,9 +155,9 @@ fn one_that_was_promised_room_does_not_wait_for_itself() {
                     // Both come to their commits at the same time.
                     arrived.set(arrived.get() + 1);
                     if arrived.get() < 2 {
-                        gate.wait(tx.executor()).await;
+                        gate.wait(tx.executor().whole()).await;
                     }
-                    gate.wake_all(tx.executor());
+                    gate.wake_all(tx.executor().whole());
                     Ok::<_, entresol_engine::Error>(())
                 };
                 database.transaction(work).await

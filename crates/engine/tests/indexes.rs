@@ -9,6 +9,7 @@ use entresol_engine::set::{FieldError, FieldType, FieldValue, RecordType};
 use entresol_engine::{
     Database, Direction, Error, Internals, Isolation, PartitionSpec, Result, Settings, Transaction, version,
 };
+use executor::WholeExecutor;
 use std::ops::Bound;
 use virtual_driver::Media;
 
@@ -278,7 +279,7 @@ fn a_repeated_range_shows_the_same() {
         put_all(database, things, &some(20)).await;
         let group = [FieldValue::U32(2)];
         let bounds = (Bound::Included(&group[..]), Bound::Included(&group[..]));
-        let executor = database.executor().clone();
+        let executor = database.executor().whole().clone();
         let mut tx = database.begin().await.expect("begins");
         let before = keys(&mut tx, (things, index), bounds, Direction::Forward).await.expect("reads");
         let change = |key: &'static [u8], value: Vec<u8>| {
@@ -348,7 +349,7 @@ fn a_deleted_record_leaves_the_place_in_a_unique_index_to_who_has_it() {
 fn a_dropped_index_keeps_phantoms_from_a_transaction_that_has_read_it() {
     with_things(async |database, things, index| {
         put_all(database, things, &Model::from([(b"x".to_vec(), thing(1, 0, "old"))])).await;
-        let executor = database.executor().clone();
+        let executor = database.executor().whole().clone();
         let mut tx = database.begin().await.expect("begins");
         let group = [FieldValue::U32(2)];
         let bounds = (Bound::Included(&group[..]), Bound::Included(&group[..]));
@@ -378,7 +379,7 @@ fn a_dropped_index_keeps_phantoms_from_a_transaction_that_has_read_it() {
 #[test]
 fn a_change_that_waited_while_an_index_was_dropped_leaves_it_alone() {
     with_things(async |database, things, _| {
-        let executor = database.executor().clone();
+        let executor = database.executor().whole().clone();
         put_all(database, things, &Model::from([(b"a".to_vec(), thing(1, 1, ""))])).await;
         let mut first = database.begin().await.expect("begins");
         first.get_for_update(things, b"a").await.expect("locks");

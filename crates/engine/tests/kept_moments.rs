@@ -313,7 +313,7 @@ async fn compare(
     reads: &mut Reads,
 ) -> Result<()> {
     let mut past = match database.as_of(*moment).await {
-        Err(Error::SnapshotTooOld { oldest }) => {
+        Err(Error::SnapshotTooOld { oldest, .. }) => {
             assert!(*moment < oldest);
             reads.too_old += 1;
             return Ok(());

@@ -13,7 +13,7 @@ use entresol_engine::set::Logging;
 use entresol_engine::{
     Database, Error, Internals, PartitionSpec, Procedures, Result, Settings, Transaction, buffer, log,
 };
-use executor::{Executor, Order, WaitQueue};
+use executor::{Executor, Order, WaitQueue, WholeExecutor};
 use std::cell::Cell;
 use std::rc::Rc;
 use virtual_driver::{ErrorAt, FaultPlan, Media, Options, PowerCut, VirtualDriver};
@@ -442,7 +442,7 @@ fn commits_with_long_values_to_free_leave_one_another_room() {
                         let found = tx.delete(notes, &[tag]).await?;
                         // All come to their commits at the same time.
                         if !is_open.get() {
-                            gate.wait(tx.executor()).await;
+                            gate.wait(tx.executor().whole()).await;
                         }
                         Ok::<_, Error>(found)
                     };

@@ -4,7 +4,7 @@ use base::PartitionId;
 use base::time::MILLISECOND_NS;
 use devices::Hardware;
 use entresol_engine::{Database, PartitionSpec, Settings, buffer};
-use executor::{Executor, Order};
+use executor::{Executor, Order, WholeExecutor};
 use std::future::Future;
 use virtual_driver::{Media, Options, VirtualDriver};
 
@@ -52,7 +52,7 @@ fn with_tree<F: Future<Output = ()>>(frames: usize, test: impl FnOnce(Database, 
 #[test]
 fn pages_are_read_side_by_side() {
     with_tree(256, async |database, records| {
-        let executor = database.executor().clone();
+        let executor = database.executor().whole().clone();
         // All of them left the buffer when the last ones came.
         let keys: Vec<[u8; 4]> = (0..20).map(|number| key(number * 40)).collect();
         let mut tx = database.begin().await.expect("begins");

@@ -9,7 +9,7 @@ use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Parameters};
 use entresol_engine::tier_file::WriteBufferSettings;
 use entresol_engine::{Database, Internals, PartitionSpec, Settings, buffer, checkpoint, log};
-use executor::{Executor, Order};
+use executor::{Executor, Order, WholeExecutor};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -95,7 +95,7 @@ fn value(bytes: &[u8]) -> u32 {
 
 async fn client(database: Database, known: Known, first: u64, mut random: Random, over: Rc<Cell<bool>>, what: String) {
     let Ok(partition) = database.partition("objects") else { return };
-    let executor = database.executor().clone();
+    let executor = database.executor().whole().clone();
     while !over.get() {
         let number = first + CLIENTS * random.below(PAGES / CLIENTS);
         let (acked, tried) = known.borrow()[number as usize];
@@ -132,7 +132,7 @@ async fn client(database: Database, known: Known, first: u64, mut random: Random
 
 /// Works with an open database for a while. The cache at the end.
 async fn work(database: &Database, random: &mut Random, known: &Known, what: &str, may_fail: bool) {
-    let executor = database.executor().clone();
+    let executor = database.executor().whole().clone();
     let over = Rc::new(Cell::new(false));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|first| {

@@ -9,7 +9,7 @@ use entresol_engine::{
     Asked, BackupError, BackupSettings, Database, Error, Internals, PartitionSpec, RestoreSource, RestoreTarget,
     Result, Settings,
 };
-use executor::Executor;
+use executor::{Executor, WholeExecutor};
 use ground::{lose, names, on, on_hardware, restored, under};
 use std::collections::BTreeMap;
 use virtual_driver::{ErrorAt, FaultPlan, Media};
@@ -117,7 +117,7 @@ impl Modelled {
                 Ok(())
             }
             4 => {
-                let executor = self.database.executor().clone();
+                let executor = self.database.executor().whole().clone();
                 self.database.clone().close().await?;
                 self.database = Database::open(&executor, settings(), "again").await?;
                 Ok(())
@@ -134,7 +134,7 @@ impl Modelled {
                 0 => self.change_otherwise().await?,
                 _ => self.change_records().await?,
             }
-            let executor = self.database.executor().clone();
+            let executor = self.database.executor().whole().clone();
             let (position, unix_ns) = (self.database.log().end(), executor.unix_ns());
             self.moments.push(Moment { position, unix_ns, model: self.model.clone() });
             executor.sleep_ns(2 * MILLISECOND_NS).await;
@@ -363,7 +363,7 @@ fn a_bulk_load_behind_the_backup_is_named_unless_it_is_of_no_account() {
         let dropped = async |database: &Database| database.drop_partition(database.partition(&name)?).await;
         assert_eq!(loaded_behind_a_backup(spec.clone(), dropped).0, Ok(Model::from([("first".to_owned(), first())])));
         let again = async |database: &Database| {
-            ground::lose(database.executor(), &["backup"]).await;
+            ground::lose(database.executor().whole(), &["backup"]).await;
             database.backup(&backup(), |_| {}).await?;
             let id = database.partition(&name)?;
             database.transaction(async |tx| tx.put(id, &22_u64.to_be_bytes(), b"later").await).await

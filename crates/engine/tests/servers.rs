@@ -5,7 +5,7 @@ use base::{PartitionId, Random};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::server::{self, MessageServer, ServerReport, TransactionServer};
 use entresol_engine::{Database, Error, Internals, PartitionSpec, Procedures, Settings, Transaction};
-use executor::{Executor, Order};
+use executor::{Executor, Order, WholeExecutor};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -270,7 +270,7 @@ fn a_closed_server_has_answered_everything_and_takes_no_more() {
 #[test]
 fn who_closes_a_server_does_not_wait_for_what_another_one_has_given_up() {
     on_ground(Order::FirstInFirstOut, server::Settings::default(), async |ground| {
-        let (executor, messages) = (ground.database.executor(), ground.server.message_server());
+        let (executor, messages) = (ground.database.executor().whole(), ground.server.message_server());
         let mut holder = ground.database.begin().await.expect("begins");
         holder.modify(ground.counters, &[0], |_| ()).await.expect("changes");
         ground.submit(&messages, 1, &[[ADD, 0, 1]]).await;
@@ -296,7 +296,7 @@ fn a_server_that_is_given_up_waits_for_no_retry() {
         ground.submit(&messages, 2, &[[ADD, 1, 1], [WAIT, 50, 0], [ADD, 0, 1]]).await;
         ground.receive(&messages, 1).await;
         assert_eq!(ground.server.report().restarting, 1);
-        let executor = ground.database.executor();
+        let executor = ground.database.executor().whole();
         let began = executor.now();
         ground.server.close_within(1_000_000).await;
         let took_ns = executor.now().since_ns(began);
@@ -320,7 +320,7 @@ async fn client(
     outcome: Rc<RefCell<Outcome>>,
 ) -> BTreeMap<u64, Vec<[u8; 3]>> {
     let messages = ground.server.message_server();
-    let executor = ground.database.executor().clone();
+    let executor = ground.database.executor().whole().clone();
     let count = random.between(5, 40);
     let (mut open, mut committed, mut batch) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
     for request in 0..=count {
@@ -365,7 +365,7 @@ fn play(seed: u64) -> Outcome {
     let order = if random.chance(0.5) { Order::FirstInFirstOut } else { Order::Seeded(seed) };
     on_any_ground(order, settings, seed.is_multiple_of(2), async |ground| {
         let outcome = Rc::new(RefCell::new(Outcome::default()));
-        let executor = ground.database.executor().clone();
+        let executor = ground.database.executor().whole().clone();
         let clients: Vec<_> = (0..random.between(1, 4))
             .map(|number| {
                 let stream = Random::stream(seed, &format!("client {number}"));

@@ -9,7 +9,7 @@ use entresol_engine::{
     Database, Error, Internals, PartitionSpec, Procedures, Result, Settings, Snapshot, Transaction, checkpoint, log,
     version,
 };
-use executor::{Executor, Order};
+use executor::{Executor, Order, WholeExecutor};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -153,7 +153,7 @@ async fn client(database: Database, seed: u64) {
 
 /// Works while sweeps go on; if they spool, the machine stops in one. Returns what was there then.
 async fn live(database: &Database, seed: u64) -> Contents {
-    let executor = database.executor().clone();
+    let executor = database.executor().whole().clone();
     let clients: Vec<_> = (0..4).map(|number| executor.spawn(client(database.clone(), seed << 8 | number))).collect();
     let mut sweeping = None;
     while !clients.iter().all(executor::JoinHandle::is_finished) {

@@ -217,7 +217,10 @@ fn readers_of_a_moment_before_a_truncation_are_told_so() {
             write(&database, (kind, empty), 1).await?;
             assert_eq!(count_at(&database, (kind, empty), None).await?, 1);
             let refused = count_at(&database, (kind, empty), Some(before)).await;
-            assert!(matches!(refused, Err(Error::SnapshotTooOld { oldest }) if oldest > before), "{kind}: {refused:?}");
+            assert!(
+                matches!(refused, Err(Error::SnapshotTooOld { oldest, .. }) if oldest > before),
+                "{kind}: {refused:?}"
+            );
             assert_eq!(count_at(&database, (0, first), Some(before)).await?, 10, "others are as they were");
             let refused = count_at(&database, (kind, old), Some(before)).await;
             assert!(matches!(refused, Err(Error::NoPartition(_))), "{kind}: {refused:?}");

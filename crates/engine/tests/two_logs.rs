@@ -10,7 +10,7 @@ use entresol_engine::tier_file::WriteBufferSettings;
 use entresol_engine::{
     BackupSettings, Database, Error, Internals, PartitionSpec, RestoreSource, Result, Settings, Transaction, buffer,
 };
-use executor::{Executor, Order};
+use executor::{Executor, Order, WholeExecutor};
 use std::cell::Cell;
 use std::rc::Rc;
 use virtual_driver::{ErrorAt, FaultPlan, Media, Options, PowerCut, Slow, VirtualDriver};
@@ -252,7 +252,7 @@ fn a_backup_reads_past_a_device_that_never_answers() {
 
 /// Takes backups, one in the place of the other, and finds each to have the log up to the page of its end.
 async fn back_up_again_and_again(database: &Database) -> Result<()> {
-    let executor = database.executor();
+    let executor = database.executor().whole();
     let (backup, place) = (BackupSettings::to("backup"), executor.device("backup").expect("a device"));
     for number in 0..BACKUPS {
         for name in executor.names(place).await? {

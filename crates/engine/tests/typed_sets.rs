@@ -8,7 +8,7 @@ use entresol_engine::set::{FieldType, FieldValue, RecordType};
 use entresol_engine::{
     Database, Direction, Error, Internals, PartitionSpec, Result, Settings, Transaction, checkpoint, log,
 };
-use executor::{Executor, Order};
+use executor::{Executor, Order, WholeExecutor};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
@@ -280,7 +280,7 @@ async fn occupy(database: Database, set: PartitionId, seed: u64) -> Result<()> {
             (random.below(4) as u32, random.below(4) as u32, random.below(u64::MAX).to_be_bytes());
         let (action, gives_up, goes_back) = (random.below(3), random.chance(0.3), random.chance(0.3));
         let work = async |tx: &mut Transaction| {
-            let executor = tx.executor().clone();
+            let executor = tx.executor().whole().clone();
             let seen = count(tx, set, group).await?;
             executor.sleep_ns(20_000).await;
             assert_eq!(count(tx, set, group).await?, seen, "a read is repeatable");

@@ -5,7 +5,7 @@ use crate::ground::things::*;
 use base::{PartitionId, Random};
 use entresol_engine::set::FieldValue;
 use entresol_engine::{Database, Direction, Error, Isolation, PartitionSpec, Result, Savepoint, Transaction};
-use executor::{Executor, JoinHandle};
+use executor::{Executor, JoinHandle, WholeExecutor};
 use std::collections::{BTreeMap, BTreeSet};
 use virtual_driver::Media;
 
@@ -334,7 +334,7 @@ fn follows_the_model(kind: PartitionSpec, is_unique: bool, seed: u64) -> (u64, u
                 let isolation = if random.chance(0.3) { Isolation::ReadCommitted } else { Isolation::Serializable };
                 open[at].tx = Some(database.begin_at(isolation).await.expect("begins"));
             }
-            let executor = database.executor().clone();
+            let executor = database.executor().whole().clone();
             let me = &mut open[at];
             match random.below(12) {
                 0 => me.saved = Some((me.tx.as_ref().expect("is open").savepoint(), me.own.clone())),

@@ -9,6 +9,7 @@ use entresol_engine::set::FieldValue;
 use entresol_engine::{
     Database, Direction, Error, PartitionSpec, Result, Settings, Snapshot, Transaction, buffer, checkpoint,
 };
+use executor::WholeExecutor;
 use virtual_driver::Media;
 
 const DRAWS: u64 = 10_000;
@@ -39,7 +40,8 @@ async fn charged(
     mut draw: impl FnMut(&mut Random) -> u64,
     access: impl AsyncFn(&mut Transaction, [u8; 8]) -> Result<()>,
 ) -> (u64, f64) {
-    let counts = || [Work::ValueCopy, Work::DistantValue].map(|work| database.executor().work_counts()[work as usize]);
+    let counts =
+        || [Work::ValueCopy, Work::DistantValue].map(|work| database.executor().whole().work_counts()[work as usize]);
     let (mut random, mut charged) = (Random::stream(1, "draws"), [[0; 2]; 2]);
     for charged in &mut charged {
         for _ in 0..DRAWS / BATCH {
@@ -110,7 +112,7 @@ fn key(number: u32) -> [u8; 4] {
 
 /// With how many pieces of values a transaction is charged that does this.
 async fn pieces(database: &Database, access: impl AsyncFnMut(&mut Transaction) -> Result<()>) -> u64 {
-    let count = || database.executor().work_counts()[Work::ValueCopy as usize];
+    let count = || database.executor().whole().work_counts()[Work::ValueCopy as usize];
     let before = count();
     database.transaction(access).await.expect("commits");
     count() - before
@@ -119,7 +121,7 @@ async fn pieces(database: &Database, access: impl AsyncFnMut(&mut Transaction) -
 /// With how many a snapshot is.
 async fn pieces_past(database: &Database, read: impl AsyncFnOnce(&mut Snapshot) -> Result<()>) -> u64 {
     let mut snapshot = database.snapshot().await.expect("begins");
-    let count = || database.executor().work_counts()[Work::ValueCopy as usize];
+    let count = || database.executor().whole().work_counts()[Work::ValueCopy as usize];
     let before = count();
     read(&mut snapshot).await.expect("reads");
     count() - before

@@ -80,7 +80,7 @@ pub struct Configuration {
     /// added. `None`: this machine.
     pub hardware: Option<Hardware>,
     /// `mpl`: the multiprogramming level, how many transactions may be under way at once; others wait for their turn.
-    /// 1 to 65,536.
+    /// Snapshots do not count. 1 to 65,536.
     pub mpl: u32,
     /// `[device.NAME]`: where files live, by name. Always holds [`DEFAULT_DEVICE`] on the real machine; virtually the
     /// devices are those of `hardware`.

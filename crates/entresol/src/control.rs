@@ -20,6 +20,7 @@ use crate::pending::Pending;
 use crate::store::Store;
 use driver::{Fault, FaultKind};
 use engine::{BackupProgress, BackupReport, BackupSettings, Error};
+use executor::WholeExecutor;
 use message::{Answer, Ask, Failure, Waits, encode, receive};
 use real_driver::DirectorySocket;
 use std::future::Future;
@@ -123,7 +124,7 @@ impl Store {
         self.hear(Way::Caller(Arc::clone(&door)));
         if self.control.is_some() {
             let database = self.database().clone();
-            self.door = Some(self.executor().of_library().spawn(async move { door.answer(&database).await }));
+            self.door = Some(self.executor().whole().of_library().spawn(async move { door.answer(&database).await }));
         }
         self
     }

@@ -13,7 +13,7 @@ use base::time::SECOND_NS;
 use driver::Fault;
 use engine::server::TransactionServer;
 use engine::{Error, Result};
-use executor::{Executor, Mailbox, Panic, Sender, mailbox, panic_message};
+use executor::{Executor, Mailbox, Panic, Sender, WholeExecutor, mailbox, panic_message};
 use node::channel::threads::Exchange;
 use node::page_server::{PageServer, ServerSettings};
 use std::cell::{Cell, RefCell};
@@ -176,7 +176,7 @@ impl DatabaseThread {
                 has_leases: false,
                 grants: None,
             };
-            let transport = Rc::new(exchange.transport(store.executor()));
+            let transport = Rc::new(exchange.transport(store.executor().whole()));
             let page_server =
                 store.run(async |database| PageServer::serve(database, transport, address, settings).await)?;
             Ok(Engine { store, page_server: Some(page_server) })
@@ -303,7 +303,7 @@ pub(crate) fn spawn<S: Serving>(
                 return Ok(());
             }
         };
-        let (sender, requests) = mailbox(opened.executor());
+        let (sender, requests) = mailbox(opened.executor().whole());
         let link = Link { sender: sender.clone(), wakes: shared.clone(), node, cause: Arc::clone(&told) };
         opened.hear(Handle { link: Arc::new(link) });
         let _ = report.send(Ok((sender, opened.warnings())));
@@ -325,7 +325,7 @@ struct Engine {
 
 impl Serving for Engine {
     fn executor(&self) -> &Executor {
-        self.store.executor()
+        self.store.executor().whole()
     }
 
     fn warnings(&self) -> Vec<String> {
@@ -339,7 +339,7 @@ impl Serving for Engine {
     fn serve(self, requests: Mailbox<Request>, wakes: &Wakes, cause: &OnceLock<Fault>) -> Result<(), OpenError> {
         let Engine { store, page_server } = self;
         store.database().contain_panics();
-        let executor = store.executor().clone();
+        let executor = store.executor().whole().clone();
         let transactions = store.transaction_server()?;
         let host = Host::Engine(store.database().clone(), RefCell::new(page_server));
         let host = Requests::new(host, &executor, wakes);

@@ -28,6 +28,28 @@
 //!     database.figures();
 //!     database.waits();
 //! }
+//!
+//! async fn tasks_of_users(executor: &entresol::Executor) -> Result<entresol::Instant, entresol::Fault> {
+//!     let task: entresol::JoinHandle<u8> = executor.spawn(async { 1 });
+//!     executor.sleep_ns(1_000).await;
+//!     executor.yield_now().await;
+//!     executor.within(1_000, task.join()).await;
+//!     executor.compute(1_000, || 2).await?;
+//!     executor.sleep_until(executor.now().plus_ns(executor.unix_ns() % 1_000)).await;
+//!     Ok(executor.now())
+//! }
+//! ```
+//!
+//! ```compile_fail,E0599
+//! fn rank(executor: &entresol::Executor) {
+//!     executor.set_rank(255);
+//! }
+//! ```
+//!
+//! ```compile_fail,E0599
+//! fn requests(executor: &entresol::Executor) {
+//!     executor.whole().frames(1, 4096);
+//! }
 //! ```
 //!
 //! ```compile_fail,E0624
@@ -51,6 +73,12 @@
 //! ```compile_fail,E0624
 //! fn serve_nodes(database: &entresol::Database) {
 //!     database.serve_nodes();
+//! }
+//! ```
+//!
+//! ```compile_fail,E0624
+//! async fn portion(snapshot: &mut entresol::Snapshot, partition: entresol::PartitionId) {
+//!     snapshot.portion_of_set(partition, 0).await;
 //! }
 //! ```
 //!

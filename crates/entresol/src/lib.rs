@@ -109,6 +109,12 @@ pub use base::{Instant, Lsn, PageId, PartitionId, TransactionId};
 pub use driver::{Fault, FaultKind, Halt, OpKind};
 /// Streams of records, sorts and joins.
 pub use engine::temp::{JoinKind, JoinMethod, JoinReport, JoinSettings, Joined, RecordStream, Row, Rows, Sorted};
+/// Databases, and what transactions do.
+pub use engine::{
+    AskedMoment, Compaction, Cursor, Database, Direction, Error, Figures, Isolation, KeyRange, LockWait,
+    PartitionFigures, PartitionSize, PartitionSpec, Result, Savepoint, Scan, Snapshot, TierFigures, Transaction,
+    lock::Mode, prefix,
+};
 /// Backups, and databases that are made from them.
 pub use engine::{
     BackupError, BackupProgress, BackupReport, BackupSettings, RestoreArchive, RestoreReport, RestoreSource,
@@ -116,11 +122,6 @@ pub use engine::{
 };
 /// Registered procedures.
 pub use engine::{Catalog, PrefetchDistance, Prefetcher, Procedures, Registered};
-/// Databases, and what transactions do.
-pub use engine::{
-    Compaction, Cursor, Database, Direction, Error, Figures, Isolation, KeyRange, LockWait, PartitionFigures,
-    PartitionSize, PartitionSpec, Result, Savepoint, Scan, Snapshot, TierFigures, Transaction, lock::Mode, prefix,
-};
 /// What was counted and found, what a restart did, the cache, and the transaction server.
 pub use engine::{
     IndexProgress, RecordedPartition, RecordedReference, RecordedReferences, UndoProgress,
@@ -139,7 +140,7 @@ pub use engine::{
     set::{Field, FieldError, FieldType, FieldValue, NotUnique, RecordType},
 };
 /// What a database runs on, and what its devices have left unanswered.
-pub use executor::{Executor, JoinHandle, Unanswered};
+pub use executor::{JoinHandle, Unanswered, UserExecutor as Executor};
 
 pub use control::{ElsewhereError, WaitsElsewhere};
 pub use database_thread::DatabaseThread;

@@ -20,7 +20,7 @@
 //! // A thread stands here for another program.
 //! let elsewhere = std::thread::spawn(move || {
 //!     let (server, visits) = told.recv().expect("it serves");
-//!     let transport = |executor: &entresol::Executor| Rc::new(Plain(executor.clone())) as Rc<_>;
+//!     let transport = |executor: &entresol::Executor| Rc::new(Plain(executor.for_users())) as Rc<_>;
 //!     let own = "127.0.0.1:0".parse().expect("an address");
 //!     let node = NetworkNode::join(server, own, &Configuration::default(), transport)?;
 //!     node.run(async |node| node.transaction(async |tx| tx.put(visits, b"ann", &[1]).await).await)?;
@@ -30,7 +30,7 @@
 //!     let visits = database.ensure_partition(PartitionSpec::b_tree("visits")).await?;
 //!     let executor = database.executor();
 //!     let any = "127.0.0.1:0".parse().expect("an address");
-//!     let server = PageServer::serve(database, Rc::new(Plain(executor.clone())), any, ServerSettings::default()).await?;
+//!     let server = PageServer::serve(database, Rc::new(Plain(executor.for_users())), any, ServerSettings::default()).await?;
 //!     tell.send((server.address(), visits)).expect("someone wants to know");
 //!     // Until that node has come and gone.
 //!     while !elsewhere.is_finished() {
@@ -56,7 +56,7 @@ use crate::configuration::Configuration;
 use crate::error::{OpenError, run};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::{Machine, buffer};
-use executor::{Executor, Order};
+use executor::{Executor, Order, UserExecutor};
 use node::page_client::PageClient;
 use node::server::COPIES_MAX;
 use real_driver::RealDriver;
@@ -112,13 +112,13 @@ impl NetworkNode {
         server: SocketAddr,
         own: SocketAddr,
         configuration: &Configuration,
-        transport: impl FnOnce(&Executor) -> Rc<dyn Transport>,
+        transport: impl FnOnce(&UserExecutor) -> Rc<dyn Transport>,
     ) -> Result<NetworkNode, OpenError> {
         // It has no files.
         let driver = RealDriver::open(real_driver::Options::default())?;
         let machine = Machine(Executor::new(Box::new(driver), Order::FirstInFirstOut));
         let settings = client_settings(configuration, configuration.nodes.buffer, own);
-        let joining = PageClient::join(&machine.0, transport(&machine.0), server, settings);
+        let joining = PageClient::join(&machine.0, transport(&machine.0.for_users()), server, settings);
         let client = run(&machine.0, joining)??;
         Ok(NetworkNode { client, machine })
     }

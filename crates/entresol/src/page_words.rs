@@ -2,12 +2,13 @@
 
 use base::units::format_size;
 use engine::{Database, Internals};
+use executor::WholeExecutor;
 use std::collections::BTreeMap;
 
 /// Each device that holds pages, and whether its pages are written twice.
 pub fn describe(database: &Database) -> String {
     let page_size = database.settings().buffer.page_size as u64;
-    let executor = database.executor();
+    let executor = database.executor().whole();
     let spaces = database.buffer().spaces();
     let devices: BTreeMap<_, _> = database
         .partitions()

@@ -3,6 +3,7 @@
 use crate::configuration::Configuration;
 use base::time::SECOND_NS;
 use engine::Database;
+use executor::WholeExecutor;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -20,7 +21,7 @@ pub(crate) fn begin(database: &Database, configuration: &Configuration) -> IsNot
     let (is_real, warm) = (configuration.hardware.is_none(), configuration.buffer.warm);
     let is_noted = Rc::new(Cell::new(is_real && !warm));
     if is_real {
-        drop(database.executor().of_library().spawn(keep(database.clone(), warm, Rc::clone(&is_noted))));
+        drop(database.executor().whole().of_library().spawn(keep(database.clone(), warm, Rc::clone(&is_noted))));
     }
     is_noted
 }

@@ -1,6 +1,6 @@
 //! Making a database from a backup.
 
-use crate::store::created::MissingDirectories;
+use crate::store::created::missing_directories;
 use crate::{OpenError, Opening, assemble};
 use engine::{BackupProgress, Database, Machine, RestoreReport, RestoreSource};
 use executor::{Executor, Order};
@@ -43,7 +43,7 @@ impl Opening {
         source: &RestoreSource,
         progress: impl FnMut(BackupProgress),
     ) -> Result<RestoreReport, OpenError> {
-        let missing = MissingDirectories::of(&self);
+        let missing = missing_directories(&self);
         self.restore_in_places(source, progress).inspect_err(|_| missing.remove())
     }
 

@@ -9,12 +9,12 @@ use crate::error::{run, run_telling};
 use crate::events::{Events, SLOW_NS, Silence, watch};
 use crate::{OpenError, assemble, existing, log_words, page_words, residence};
 use contents::{Contents, contents};
-use created::MissingDirectories;
+use created::missing_directories;
 use driver::{Fault, FaultKind};
 use engine::server::TransactionServer;
 use engine::statistics::Listener;
 use engine::{Database, Error, Machine, Procedures, Settings};
-use executor::{Executor, JoinHandle, Order, Unanswered};
+use executor::{Executor, JoinHandle, Order, Unanswered, UserExecutor};
 use real_driver::{DirectoryLock, DirectoryLocks, DirectorySocket};
 use std::collections::BTreeSet;
 use std::fmt;
@@ -263,7 +263,7 @@ impl Opening {
         place: (Option<&Media>, Option<Port>),
     ) -> Result<Store, OpenError> {
         self.is_one_engine()?;
-        let missing = MissingDirectories::of(&self);
+        let missing = missing_directories(&self);
         let Some(events) = Events::of(&self.path.display().to_string(), self.slow_ns) else {
             return self.start_untold(procedures, create, place, None).inspect_err(|_| missing.remove());
         };
@@ -472,8 +472,8 @@ impl Store {
     }
 
     /// The executor that it runs on.
-    pub fn executor(&self) -> &Executor {
-        &self.machine.0
+    pub fn executor(&self) -> &UserExecutor {
+        self.database().executor()
     }
 
     /// What it was opened with.

@@ -7,6 +7,7 @@ use entresol::{
     Database, DatabaseThread, Error, Handle, Isolation, OpenError, Opening, PartitionSpec, Pending, Procedures,
     Snapshot, Transaction,
 };
+use executor::WholeExecutor;
 use std::future::Future;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -191,7 +192,7 @@ fn many_calls_that_wait_for_nothing_leave_the_driver_its_turns() {
     let looks = || {
         let mut procedures = Procedures::new();
         // Tasks that run before the driver is asked again are told the same time.
-        procedures.register("look", async |tx, _| Ok(tx.executor().round_now().ns().to_le_bytes().to_vec()));
+        procedures.register("look", async |tx, _| Ok(tx.executor().whole().round_now().ns().to_le_bytes().to_vec()));
         procedures
     };
     let server = DatabaseThread::start(opening(directory.path()).procedures(looks)).expect("starts");
@@ -212,7 +213,7 @@ fn calls_are_refused_that_wait_when_the_engines_thread_panics() {
         let handle = server.handle();
         let panic_later = move |database: &Database| {
             // As a task of the engine's own would.
-            let executor = database.executor().of_library();
+            let executor = database.executor().whole().of_library();
             executor.clone().spawn(async move {
                 for _ in 0..turns {
                     executor.yield_now().await;
@@ -576,7 +577,7 @@ fn each_request_of_a_thread_is_a_step_that_a_described_machine_would_pay_for() {
     let handle = thread.handle();
     let notes = handle.ensure_partition(PartitionSpec::b_tree("notes")).wait().expect("there");
     let requests = || {
-        let counts = async |database: &Database| Ok::<_, Error>(database.executor().work_counts());
+        let counts = async |database: &Database| Ok::<_, Error>(database.executor().whole().work_counts());
         handle.with_database(counts).wait().expect("it goes on")[driver::Work::Request as usize]
     };
     let before = requests();

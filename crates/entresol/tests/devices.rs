@@ -3,6 +3,7 @@
 
 use entresol::configuration::Configuration;
 use entresol::{BackupSettings, DatabaseThread, ElsewhereError, Error, OpenError, Opening, PartitionSpec, Store};
+use executor::WholeExecutor;
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
@@ -31,7 +32,11 @@ fn key(number: u64) -> [u8; 8] {
 fn openings(directory: &Path, nvem: &str) {
     for opening in 0..3_u64 {
         let store = open(directory, nvem);
-        assert!(store.executor().description().contains("nvem in"), "{}", store.executor().description());
+        assert!(
+            store.executor().whole().description().contains("nvem in"),
+            "{}",
+            store.executor().whole().description()
+        );
         store
             .run(async |database| {
                 if opening == 0 {

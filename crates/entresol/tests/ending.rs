@@ -6,6 +6,7 @@ use driver::{Access, Op};
 use engine::canary::{Canary, plant};
 use entresol::configuration::Configuration;
 use entresol::{DatabaseThread, OpenError, Opening, PartitionSpec, Store};
+use executor::WholeExecutor;
 use real_driver::DirectoryLock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -27,7 +28,7 @@ fn opening(directory: &Path, backend: &str) -> Opening {
 
 /// Has a long write under way, of which the driver knows.
 fn begin_long_write(store: &Store) {
-    let executor = store.executor().clone();
+    let executor = store.executor().whole().clone();
     let begun = store.run(async |_| {
         let device = executor.device("disk").expect("the default device");
         let (file, _) = executor.open(device, "late", true).await?;
@@ -137,7 +138,7 @@ fn openings_that_fail_and_servers_that_end_leave_no_file_open() {
     });
     answer.wait().expect("spawns");
     let broken = handle.with_database(async |database| {
-        database.executor().of_library().spawn(async { panic!("for the test") }).join().await;
+        database.executor().whole().of_library().spawn(async { panic!("for the test") }).join().await;
         Ok(())
     });
     assert_eq!(broken.wait(), Err(entresol::Error::Closed), "a task of the engine's own ends the thread");

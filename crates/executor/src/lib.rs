@@ -21,6 +21,7 @@ mod tasks;
 mod timers;
 mod turn;
 mod unanswered;
+mod user;
 mod wait;
 mod wakers;
 
@@ -37,5 +38,6 @@ pub use panics::{CatchPanic, Panic, catch_panic, panic_message};
 pub use tasks::TaskId;
 pub use turn::{Holding, Turn};
 pub use unanswered::Unanswered;
+pub use user::{UserExecutor, WholeExecutor};
 pub use wait::{Wait, WaitQueue};
 pub use wakers::Relay;

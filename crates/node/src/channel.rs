@@ -11,7 +11,7 @@ use crate::outbox::Outbox;
 use base::time::MILLISECOND_NS;
 use driver::{Fault, FaultKind};
 pub use engine::page_store::Future;
-use executor::{Connection, Executor, Listener, WaitQueue};
+use executor::{Connection, Executor, Listener, UserExecutor, WaitQueue, WholeExecutor};
 use serde::de::DeserializeOwned;
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -71,14 +71,14 @@ pub trait Transport {
 }
 
 /// Bytes as they are, wherever they go: what seals them is above this.
-pub struct Bare(pub Executor);
+pub struct Bare(pub UserExecutor);
 
 /// Bytes as they are, to where they can do without protection: for described networks, and for the loopback of one machine.
-pub struct Plain(pub Executor);
+pub struct Plain(pub UserExecutor);
 
 impl Plain {
     fn bare(&self, address: SocketAddr) -> Result<Bare, Fault> {
-        if is_loopback(address) || self.0.has_described_network() {
+        if is_loopback(address) || self.0.whole().has_described_network() {
             return Ok(Bare(self.0.clone()));
         }
         let words = format!("{address} is off loopback, and nothing goes there without TLS and mutual authentication");
@@ -103,7 +103,7 @@ impl Transport for Plain {
 
 impl Transport for Bare {
     fn listen(&self, address: SocketAddr) -> Future<'_, Result<Rc<dyn Acceptor>, Fault>> {
-        Box::pin(async move { Ok(Rc::new(self.0.listen(address).await?) as Rc<dyn Acceptor>) })
+        Box::pin(async move { Ok(Rc::new(self.0.whole().listen(address).await?) as Rc<dyn Acceptor>) })
     }
 
     fn connect<'a>(
@@ -111,7 +111,7 @@ impl Transport for Bare {
         address: SocketAddr,
         _name: Option<&'a str>,
     ) -> Future<'a, Result<Rc<dyn Channel>, Fault>> {
-        Box::pin(async move { Ok(Rc::new(self.0.connect(address).await?) as Rc<dyn Channel>) })
+        Box::pin(async move { Ok(Rc::new(self.0.whole().connect(address).await?) as Rc<dyn Channel>) })
     }
 }
 

@@ -59,7 +59,7 @@ use catalog::KnownCatalog;
 use driver::{Fault, FaultKind};
 use engine::buffer::{self, Buffer, PageSpace};
 use engine::page::{PageKind, header};
-use executor::{Executor, Turn, WaitQueue};
+use executor::{Executor, Turn, UserExecutor, WaitQueue};
 use foldhash::fast::FixedState;
 use group::Groups;
 use hashbrown::HashMap;
@@ -104,7 +104,7 @@ pub struct PageClient(Rc<ClientNode>);
 struct ClientNode {
     executor: Executor,
     /// The handle that its users get.
-    for_users: Executor,
+    for_users: UserExecutor,
     settings: ClientSettings,
     server: SocketAddr,
     /// Where other clients reach it.
@@ -181,10 +181,11 @@ enum RollbackCause {
 }
 
 impl PageClient {
-    /// Joins a server.
+    /// Joins a server. Users of the library, who have no whole executor, join by its `NetworkNode`.
     ///
     /// # Errors
     /// The driver's, or that of a server that does not want this client.
+    #[doc(hidden)]
     pub async fn join(
         executor: &Executor,
         transport: Rc<dyn Transport>,
@@ -193,7 +194,7 @@ impl PageClient {
     ) -> engine::Result<PageClient> {
         let traffic: Rc<Traffic> = Rc::default();
         let acceptor = transport.listen(settings.address).await?;
-        let (users, executor) = (executor.of_callers(), &executor.of_library());
+        let (users, executor) = (executor.for_users(), &executor.of_library());
         let way = session::Way { executor, transport: &*transport, server, traffic: &traffic, settings: &settings };
         let introduced = session::introduce(&way, acceptor.address(), None).await?;
         let buffer = Buffer::new(executor, None, settings.buffer)?;
@@ -294,7 +295,7 @@ impl PageClient {
     }
 
     /// What its tasks run on.
-    pub fn executor(&self) -> &Executor {
+    pub fn executor(&self) -> &UserExecutor {
         self.0.for_users()
     }
 
@@ -375,7 +376,7 @@ impl Drop for ClientNode {
 
 impl ClientNode {
     /// What it runs on, as those who use it have it.
-    fn for_users(&self) -> &Executor {
+    fn for_users(&self) -> &UserExecutor {
         &self.for_users
     }
 

@@ -33,7 +33,7 @@ use engine::canary::{self, Canary};
 use engine::catalog::Partition;
 use engine::set;
 use engine::{CommitFailure, Database, Error, HeldMoment, Internals, KeptVersions, Served, Shipment};
-use executor::{Executor, Turn, WaitQueue};
+use executor::{Executor, Turn, WaitQueue, WholeExecutor};
 use memory::InBuffer;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -135,7 +135,7 @@ impl PageServer {
             protocol.gather(believed(database));
         }
         let kept = database.keep_versions().await;
-        let secret = settings.has_leases.then(|| database.executor().entropy());
+        let secret = settings.has_leases.then(|| database.executor().whole().entropy());
         if let Some(secret) = secret {
             protocol.hash_with((secret >> 64) as u64);
         }
@@ -143,7 +143,7 @@ impl PageServer {
         let inner = Rc::new_cyclic(|this| ServerNode {
             this: this.clone(),
             database: database.clone(),
-            executor: database.executor().of_library(),
+            executor: database.executor().whole().of_library(),
             memory: InBuffer::new(database, seed),
             grants: RefCell::new(settings.grants.clone()),
             settings,
@@ -322,7 +322,7 @@ async fn accept(server: Weak<ServerNode>, acceptor: Rc<dyn Acceptor>, (ending, e
 
 impl Drop for ServerNode {
     fn drop(&mut self) {
-        self.ending.come(self.database.executor());
+        self.ending.come(self.database.executor().whole());
         self.end_serving();
     }
 }

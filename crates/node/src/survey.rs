@@ -7,7 +7,7 @@ use crate::message::{Answer, ClientId, LIST_MAX, Request, ToServer, Transaction,
 use crate::outbox::Amount;
 use driver::{Fault, FaultKind};
 use engine::Result;
-use executor::Executor;
+use executor::{Executor, UserExecutor, WholeExecutor};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
@@ -146,12 +146,12 @@ pub struct Waiter {
 /// # Errors
 /// The driver's; [`Error::Input`](engine::Error::Input) with [`FaultKind::Denied`] if the server does not tell this peer, or knows no such partition.
 pub async fn ask(
-    executor: &Executor,
+    executor: &UserExecutor,
     transport: &dyn Transport,
     server: SocketAddr,
     page: Option<(String, u32)>,
 ) -> Result<Survey> {
-    let asked = executor.within(ANSWER_NS, try_ask(executor, transport, server, page)).await;
+    let asked = executor.within(ANSWER_NS, try_ask(executor.whole(), transport, server, page)).await;
     let silent = || Fault::new(FaultKind::TimedOut, format!("the server at {server} does not answer")).into();
     asked.unwrap_or_else(|| Err(silent()))
 }

@@ -64,7 +64,7 @@ fn a_node_that_is_gone_leaves_its_address_to_the_next_one() {
     let executor = node.clone();
     let joining = node.spawn(async move {
         for _ in 0..3 {
-            let transport = Rc::new(Plain(executor.clone()));
+            let transport = Rc::new(Plain(executor.for_users()));
             drop(PageClient::join(&executor, transport, at, client_settings(own, 12)).await?);
             executor.sleep_ns(MILLISECOND_NS).await;
         }
@@ -105,7 +105,9 @@ async fn serve_granting(executor: Executor, at: SocketAddr, node: SocketAddr, ri
         has_leases: true,
         grants: Some(serde_json::from_str(&table).expect("a table")),
     };
-    PageServer::serve(&database, Rc::new(Named(Plain(executor))), at, settings).await.expect("the port is free")
+    PageServer::serve(&database, Rc::new(Named(Plain(executor.for_users()))), at, settings)
+        .await
+        .expect("the port is free")
 }
 
 /// Joins, begins a message longer than any first one, and says whether the rest of it is waited for.

@@ -20,7 +20,7 @@ const CLIENTS: u32 = 4;
 
 async fn join(executor: Executor, server: SocketAddr, address: SocketAddr) -> engine::Result<PageClient> {
     executor.sleep_ns(1_000).await;
-    let transport = Rc::new(Plain(executor.clone()));
+    let transport = Rc::new(Plain(executor.for_users()));
     // Nodes of both kinds change the same pages.
     let commits_pages = address.ip().to_string().ends_with(['2', '4', '6']);
     let settings = ClientSettings { commits_pages, ..client_settings(address, 9) };
@@ -121,7 +121,7 @@ fn a_client_with_pages_of_another_size_is_refused_by_name() {
     let own = machines.address(1);
     let joining = client.clone().spawn(async move {
         client.sleep_ns(1_000).await;
-        let transport = Rc::new(Plain(client.clone()));
+        let transport = Rc::new(Plain(client.for_users()));
         let mut settings = client_settings(own, 9);
         settings.buffer.page_size = 2 * PAGE_SIZE;
         PageClient::join(&client, transport, at, settings).await.err().map(|error| error.to_string())

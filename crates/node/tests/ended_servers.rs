@@ -57,7 +57,7 @@ impl Ground {
         let (executor, own) = (self.executors[1].clone(), self.machines.address(1));
         let own = SocketAddr::new(own.ip(), own.port() + server.port() - self.machines.address(0).port());
         let joining = self.executors[1].spawn(async move {
-            let transport = Rc::new(Plain(executor.clone()));
+            let transport = Rc::new(Plain(executor.for_users()));
             PageClient::join(&executor, transport, server, client_settings(own, 12)).await
         });
         let client = self.cluster.run(joining).expect("no machine stops").expect("it is let in");

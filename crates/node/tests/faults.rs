@@ -108,7 +108,7 @@ async fn run(
 /// Runs transactions and writes down those that are committed, or may be.
 async fn work(executor: Executor, at: SocketAddr, own: SocketAddr, counters: PartitionId, seed: u64, history: History) {
     let client = loop {
-        let transport = Rc::new(Plain(executor.clone()));
+        let transport = Rc::new(Plain(executor.for_users()));
         match PageClient::join(&executor, transport, at, client_settings(own, 5)).await {
             Ok(client) => break client,
             Err(_) => executor.sleep_ns(50 * MILLISECOND_NS).await,
@@ -158,7 +158,7 @@ type History = Rc<RefCell<Vec<Entry>>>;
 async fn serve_again(executor: Executor, address: SocketAddr, algorithm: &'static Algorithm) -> PageServer {
     let database = Database::open(&executor, settings(), "counters").await.expect("it is recovered");
     let settings = ServerSettings { algorithm, chances: CHANCES, message_size_min: 0, has_leases: true, grants: None };
-    let transport = Rc::new(Plain(executor));
+    let transport = Rc::new(Plain(executor.for_users()));
     PageServer::serve(&database, transport, address, settings).await.expect("the port is free")
 }
 

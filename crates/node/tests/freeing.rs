@@ -59,7 +59,9 @@ async fn serve(executor: Executor, address: SocketAddr) -> PageServer {
     assert!(database.is_freeing(), "there is nothing to wait for");
     let algorithm = algorithm::named("cbl").expect("it is one of them");
     let settings = ServerSettings { algorithm, chances: CHANCES, message_size_min: 0, has_leases: false, grants: None };
-    PageServer::serve(&database, Rc::new(Plain(executor)), address, settings).await.expect("the port is free")
+    PageServer::serve(&database, Rc::new(Plain(executor.for_users())), address, settings)
+        .await
+        .expect("the port is free")
 }
 
 async fn put_records(executor: Executor, server: SocketAddr, address: SocketAddr) {
@@ -74,7 +76,7 @@ async fn put_records(executor: Executor, server: SocketAddr, address: SocketAddr
         lock_wait_ns_max: None,
         patience_ns,
     };
-    let client = PageClient::join(&executor, Rc::new(Plain(executor.clone())), server, settings).await;
+    let client = PageClient::join(&executor, Rc::new(Plain(executor.for_users())), server, settings).await;
     let client = client.expect("the server listens");
     let texts = client.partition("texts").await.expect("it is there").id();
     for number in 0..RECORDS {

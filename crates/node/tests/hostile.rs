@@ -146,7 +146,7 @@ impl Ground {
     ) {
         let (executor, at) = (self.executors[0].clone(), self.machines.address(0));
         executor.clone().spawn(async move {
-            let acceptor = Plain(executor.clone()).listen(at).await.expect("the port is free");
+            let acceptor = Plain(executor.for_users()).listen(at).await.expect("the port is free");
             script(acceptor, executor).await;
         });
     }
@@ -180,7 +180,7 @@ impl Ground {
             executor.sleep_ns(after_ns).await;
             let (copy, secret) = asked.borrow().expect("it is there");
             let secret = shown.unwrap_or(secret);
-            let line = Line::new(Plain(executor.clone()).connect(to, None).await.expect("it listens"), &executor);
+            let line = Line::new(Plain(executor.for_users()).connect(to, None).await.expect("it listens"), &executor);
             line.say(&ToPeer::Page { to: session(0), secret, copy, bytes, fate: LeavingFate::Dropped }).await;
             executor.sleep_ns(SECOND_NS).await;
         });
@@ -199,7 +199,8 @@ pub async fn join_with(
     own: SocketAddr,
 ) -> engine::Result<PageClient> {
     executor.sleep_ns(MILLISECOND_NS).await;
-    let client = PageClient::join(executor, Rc::new(Plain(executor.clone())), at, client_settings(own, frames)).await?;
+    let client =
+        PageClient::join(executor, Rc::new(Plain(executor.for_users())), at, client_settings(own, frames)).await?;
     client.attach(PAGE.partition);
     Ok(client)
 }
@@ -478,7 +479,7 @@ fn peers_that_are_gone_leave_nothing_at_a_client() {
         let (executor, at, received) =
             (ground.executors[2].clone(), SocketAddr::new(address.ip(), port), Rc::clone(&received));
         executor.clone().spawn(async move {
-            let acceptor = Plain(executor.clone()).listen(at).await.expect("the port is free");
+            let acceptor = Plain(executor.for_users()).listen(at).await.expect("the port is free");
             let mut line = Line::new(acceptor.accept().await.expect("it is open"), &executor);
             let page: Option<ToPeer> = line.incoming.next().await.expect("it is a message");
             received.set(received.get() + u32::from(page.is_some()));

@@ -55,7 +55,7 @@ impl Script {
     }
 
     pub async fn join(executor: &Executor, at: SocketAddr, own: SocketAddr) -> Script {
-        let channel = Plain(executor.clone()).connect(at, None).await.expect("it listens");
+        let channel = Plain(executor.for_users()).connect(at, None).await.expect("it listens");
         let mut script = Script { incoming: Incoming::new(&channel, executor), channel, copies: 0 };
         let hello = Request::Hello { page_size: PAGE_SIZE as u32, address: own, former: None };
         assert!(matches!(script.ask(hello).await, Answer::Joined { .. }));
@@ -185,7 +185,7 @@ impl Ground {
             let tree = database.create_partition(PartitionSpec::b_tree("tree")).await.expect("there is room");
             let settings =
                 ServerSettings { algorithm, chances: CHANCES, message_size_min: 0, has_leases: true, grants };
-            let server = PageServer::serve(&database, Rc::new(Plain(executor)), at, settings).await;
+            let server = PageServer::serve(&database, Rc::new(Plain(executor.for_users())), at, settings).await;
             (server.expect("the port is free"), counters, tree)
         });
         let (server, counters, tree) = cluster.run(serving).expect("they go on");

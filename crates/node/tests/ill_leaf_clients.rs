@@ -45,7 +45,7 @@ impl Ground {
             }
             let settings =
                 ServerSettings { algorithm, chances: CHANCES, message_size_min: 0, has_leases: true, grants: None };
-            let server = PageServer::serve(&database, Rc::new(Plain(executor)), at, settings).await;
+            let server = PageServer::serve(&database, Rc::new(Plain(executor.for_users())), at, settings).await;
             (server.expect("the port is free"), tree)
         });
         let (server, tree) = cluster.run(serving).expect("they go on");

@@ -369,7 +369,7 @@ fn start(load: Load) -> Started {
         let algorithm = algorithm::named(load.algorithm).expect("it is one of them");
         let settings =
             ServerSettings { algorithm, chances: CHANCES, message_size_min: 0, has_leases: true, grants: None };
-        let server = PageServer::serve(&database, Rc::new(Plain(executor)), at, settings).await?;
+        let server = PageServer::serve(&database, Rc::new(Plain(executor.for_users())), at, settings).await?;
         Ok::<_, Error>((server, table))
     });
     let (server, table) = cluster.run(serving).expect("they go on").expect("it starts");
@@ -381,9 +381,9 @@ fn start(load: Load) -> Started {
             commits_pages: load.commits_pages,
             ..client_settings(machines.address(number), 80)
         };
-        let joining = executor
-            .clone()
-            .spawn(async move { PageClient::join(&executor, Rc::new(Plain(executor.clone())), at, settings).await });
+        let joining = executor.clone().spawn(async move {
+            PageClient::join(&executor, Rc::new(Plain(executor.for_users())), at, settings).await
+        });
         clients.push(cluster.run(joining).expect("they go on").expect("the server listens"));
     }
     // Until a second server would have heard of the first one's clients no write lock is granted.

@@ -16,7 +16,7 @@ async fn serve_twice(executor: Executor, [first, second]: [SocketAddr; 2], durab
     database.create_partition(PartitionSpec::b_tree("texts")).await.expect("there is room");
     let serve = async |address| {
         let settings = ServerSettings { has_leases: true, ..ServerSettings::default() };
-        PageServer::serve(&database, Rc::new(Plain(executor.clone())), address, settings).await
+        PageServer::serve(&database, Rc::new(Plain(executor.for_users())), address, settings).await
     };
     let server = serve(first).await.expect("the port is free");
     assert_eq!(database.log().durable(), database.log().end(), "no later server takes the number of its sessions");

@@ -36,7 +36,7 @@ fn run_client(number: u64, server: SocketAddr, done: &std::sync::Barrier) -> (u6
     let executor = machine(directory.path());
     let counters = base::PartitionId(0);
     let joined = executor.run(async {
-        let transport = Rc::new(Plain(executor.clone()));
+        let transport = Rc::new(Plain(executor.for_users()));
         PageClient::join(&executor, transport, server, client_settings(loopback(), 12)).await
     });
     let client = joined.expect("the machine goes on").expect("the server listens");
@@ -121,7 +121,7 @@ fn unprotected<T>(answer: engine::Result<T>) {
 fn off_loopback_nothing_is_served_or_sought_without_protection() {
     let directory = tempfile::tempdir().expect("a directory");
     let executor = machine(directory.path());
-    let plain = || Rc::new(Plain(executor.clone()));
+    let plain = || Rc::new(Plain(executor.for_users()));
     let done = executor.run(async {
         let database = Database::create(&executor, settings()).await.expect("the directory is empty");
         for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:7000"] {

@@ -41,7 +41,9 @@ async fn serve(executor: Executor, address: SocketAddr, number: usize) -> PageSe
         has_leases: true,
         grants: None,
     };
-    PageServer::serve(&database, Rc::new(Plain(executor)), address, settings).await.expect("the port is free")
+    PageServer::serve(&database, Rc::new(Plain(executor.for_users())), address, settings)
+        .await
+        .expect("the port is free")
 }
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -68,7 +70,7 @@ struct Writer {
 impl Writer {
     async fn join(executor: Executor, server: SocketAddr, address: SocketAddr, number: u32, seed: u64) -> Writer {
         executor.sleep_ns(1_000).await;
-        let transport = Rc::new(Plain(executor.clone()));
+        let transport = Rc::new(Plain(executor.for_users()));
         let settings = ClientSettings {
             buffer: buffer_settings(120),
             address,

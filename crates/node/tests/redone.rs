@@ -45,14 +45,14 @@ impl Ground {
             let algorithm = algorithm::named("cbl").expect("it is one of them");
             let settings =
                 ServerSettings { algorithm, chances: CHANCES, message_size_min: 0, has_leases: true, grants: None };
-            let server = PageServer::serve(&database, Rc::new(Plain(executor)), at, settings).await?;
+            let server = PageServer::serve(&database, Rc::new(Plain(executor.for_users())), at, settings).await?;
             Ok::<_, Error>((server, partitions))
         });
         let (server, partitions) = cluster.run(serving).expect("they go on").expect("it starts");
         let executor = executors[1].clone();
         let joining = executors[1].spawn(async move {
             let settings = ClientSettings { commits_pages, ..client_settings(own, 60) };
-            let client = PageClient::join(&executor, Rc::new(Plain(executor.clone())), at, settings).await?;
+            let client = PageClient::join(&executor, Rc::new(Plain(executor.for_users())), at, settings).await?;
             // Until a second server would have heard of the first one's clients no write lock is granted.
             executor.sleep_ns(3 * SECOND_NS).await;
             Ok::<_, Error>(client)

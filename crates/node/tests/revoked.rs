@@ -49,7 +49,7 @@ async fn create(executor: Executor) -> Database {
 }
 
 async fn join(executor: Executor, server: SocketAddr, own: SocketAddr) -> PageClient {
-    let transport = Rc::new(Plain(executor.clone()));
+    let transport = Rc::new(Plain(executor.for_users()));
     let client = PageClient::join(&executor, transport, server, client_settings(own, 12)).await;
     let client = client.expect("it is let in");
     client.attach(PAGE.partition);

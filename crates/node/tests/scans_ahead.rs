@@ -11,7 +11,7 @@ use entresol_node::algorithm::ALGORITHMS;
 use entresol_node::channel::Plain;
 use entresol_node::page_client::{ClientSettings, PageClient};
 use entresol_node::page_server::PageServer;
-use executor::{Cluster, Executor, JoinHandle};
+use executor::{Cluster, Executor, JoinHandle, WholeExecutor};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -85,7 +85,7 @@ impl Far {
                     lock_wait_ns_max: None,
                     patience_ns: 60 * SECOND_NS,
                 };
-                PageClient::join(&executor, Rc::new(Plain(executor.clone())), at, settings).await
+                PageClient::join(&executor, Rc::new(Plain(executor.for_users())), at, settings).await
             });
             clients.push(cluster.run(joining).expect("they go on").expect("the server listens"));
         }
@@ -394,7 +394,7 @@ struct Written {
 
 /// Changes, adds and deletes records, so that leaves split and merge.
 async fn write(client: &PageClient, written: &Written, random: &mut Random) -> Result<()> {
-    let executor = client.executor().clone();
+    let executor = client.executor().whole().clone();
     for _ in 0..WRITES {
         let mut after = written.states.borrow().last().cloned().expect("it begins with one");
         let from = random.below(u64::from(RECORDS)) as u32;

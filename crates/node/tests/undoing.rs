@@ -63,7 +63,7 @@ async fn serve(executor: Executor, address: SocketAddr) -> (PageServer, Database
     let database = Database::open(&executor, settings(), "here").await.expect("it opens");
     let before = database.undoing();
     let settings = ServerSettings { has_leases: false, ..ServerSettings::default() };
-    let server = PageServer::serve(&database, Rc::new(Plain(executor)), address, settings).await;
+    let server = PageServer::serve(&database, Rc::new(Plain(executor.for_users())), address, settings).await;
     let now = database.undoing();
     (server.expect("the port is free"), database, [before, now])
 }
@@ -83,7 +83,7 @@ async fn value_of(
 /// Reads all records several times, adding 1 to some of them. The first that is not what it should be.
 async fn read_and_add(executor: Executor, server: SocketAddr, address: SocketAddr) -> Result<Option<String>> {
     let client =
-        PageClient::join(&executor, Rc::new(Plain(executor.clone())), server, client_settings(address, 60)).await?;
+        PageClient::join(&executor, Rc::new(Plain(executor.for_users())), server, client_settings(address, 60)).await?;
     let mut partitions = [PartitionId(0); 3];
     for (name, partition) in PARTITIONS.into_iter().zip(&mut partitions) {
         *partition = client.partition(name).await?.id();

@@ -1,3 +1,4 @@
+use crate::MissingDirectories;
 use crate::described::Model;
 use crate::mapped::{MapMode, Mapping};
 use crate::medium::Medium;
@@ -20,6 +21,8 @@ pub(crate) struct Device {
     pub(crate) mapped: Option<MapMode>,
     /// The description that it behaves by, if there is one.
     pub(crate) model: Option<Model>,
+    /// What attaching it has created of its directory and of those above.
+    pub(crate) created: MissingDirectories,
 }
 
 impl Device {

@@ -2,7 +2,6 @@ mod end;
 mod network;
 mod whole_files;
 
-use crate::DirectoryLocks;
 use crate::bell::{Bell, Doorbell};
 use crate::described::Model;
 use crate::descriptors;
@@ -21,6 +20,7 @@ use crate::sockets::SocketTable;
 use crate::station::Station;
 use crate::usage::{Entropy, thread_sleeps, unix_ns, wall_ns};
 use crate::workers::Workers;
+use crate::{DirectoryLocks, MissingDirectories};
 use base::Instant;
 use driver::{
     Access, CacheReport, Completion, DeviceId, DeviceTraits, Driver, Fault, FaultKind, FileId, Frame, Halt, Op, Output,
@@ -123,7 +123,8 @@ impl RealDriver {
             let model = behaviour.described.map(|description| Model::new(&name, &description, devices.len() as u64));
             let (identity, station) = (identity(&directory), Station::new(Instant::START));
             let place = Place { path: directory, identity };
-            devices.push(Device { name, place, medium, station, mapped, model });
+            let created = MissingDirectories::default();
+            devices.push(Device { name, place, medium, station, mapped, model, created });
         }
         let opened = Mechanism::open(options.backend, options.pool_threads)?;
         let (mechanism, bell, mailbox, reason) = opened;
@@ -490,7 +491,8 @@ impl Driver for RealDriver {
         if let Some(index) = found.and_then(|found| known(&self.devices, Some(found))) {
             return Ok(DeviceId(index as u16));
         }
-        let medium = Medium::probe(directory, self.direct)?;
+        let created = MissingDirectories::of([directory]);
+        let medium = Medium::probe(directory, self.direct).inspect_err(|_| created.remove())?;
         let identity = identity(directory);
         if let Some(index) = known(&self.devices, identity) {
             self.devices[index].medium = medium;
@@ -501,8 +503,16 @@ impl Driver for RealDriver {
             return Err(Fault::new(FaultKind::Unsupported, message));
         };
         let (place, station) = (Place { path: directory.to_owned(), identity }, Station::new(self.now()));
-        self.devices.push(Device { name, place, medium, station, mapped: None, model: None });
+        self.devices.push(Device { name, place, medium, station, mapped: None, model: None, created });
         Ok(DeviceId(id))
+    }
+
+    fn remove_attached(&mut self, device: DeviceId) {
+        let Device { place, created, .. } = &self.devices[usize::from(device.0)];
+        // Another directory may be there by now.
+        if place.identity.is_some() && identity(&place.path) == place.identity {
+            created.remove();
+        }
     }
 
     fn forget(&mut self, file: FileId) {

@@ -5,7 +5,7 @@ use crate::credentials::{Credentials, Files, Fingerprint, TlsError};
 use crate::sealed::{Sealed, shake_hands};
 use base::time::SECOND_NS;
 use driver::{Fault, FaultKind};
-use executor::{Executor, WaitQueue};
+use executor::{Executor, UserExecutor, WaitQueue, WholeExecutor};
 use node::channel::{Acceptor, Channel, Ending, Future, Transport, next_connection};
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, Connection, ServerConnection};
@@ -55,7 +55,8 @@ impl Tls {
     ///
     /// # Errors
     /// [`TlsError`], which names the file.
-    pub fn new(executor: &Executor, raw: Rc<dyn Transport>, options: Options) -> Result<Tls, TlsError> {
+    pub fn new(executor: &UserExecutor, raw: Rc<dyn Transport>, options: Options) -> Result<Tls, TlsError> {
+        let executor = executor.whole();
         let Options { files, server_name, notice } = options;
         let server_name = server_name.map(|name| {
             let known = ServerName::try_from(name.clone());

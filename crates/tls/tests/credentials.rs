@@ -109,9 +109,9 @@ fn files_that_cannot_be_used_are_named() {
     let open = authority.issue(&ground.path("open"), &["one"]);
     fs::set_permissions(&open.key, Permissions::from_mode(0o644)).expect("it is ours");
     let refused = |files: Files| {
-        let plain = Rc::new(node::channel::Plain(ground.executor.clone()));
+        let plain = Rc::new(node::channel::Plain(ground.executor.for_users()));
         let options = entresol_tls::Options { files, server_name: None, notice: Box::new(|_| {}) };
-        Tls::new(&ground.executor, plain, options).map(drop).expect_err("they cannot be used").to_string()
+        Tls::new(&ground.executor.for_users(), plain, options).map(drop).expect_err("they cannot be used").to_string()
     };
     let missing = ground.path("missing");
     let said = refused(Files { certificate: missing.clone(), ..good.clone() });

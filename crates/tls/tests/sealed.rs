@@ -147,7 +147,7 @@ fn a_server_has_to_be_the_one_that_is_sought() {
     let one = authority.issue(&ground.path("one"), &["one"]);
     let two = ground.tls(authority.issue(&ground.path("two"), &["two"]));
     let foreign = ground.tls(other.issue(&ground.path("foreign"), &["two", "127.0.0.1"]));
-    let plain = Rc::new(node::channel::Plain(ground.executor.clone()));
+    let plain = Rc::new(node::channel::Plain(ground.executor.for_users()));
     ground.run(async || {
         let (address, names) = echo(&ground, &two).await;
         // Another node of the same authority is not the server, which is sought by its address.
@@ -171,7 +171,7 @@ fn a_server_has_to_be_the_one_that_is_sought() {
 fn those_who_do_not_speak_tls_are_told_so() {
     let (ground, authority) = (Ground::new(), Authority::named("ours"));
     let server = ground.tls(authority.issue(&ground.path("server"), &["127.0.0.1"]));
-    let plain = node::channel::Plain(ground.executor.clone());
+    let plain = node::channel::Plain(ground.executor.for_users());
     ground.run(async || {
         let (address, names) = echo(&ground, &server).await;
         let channel = plain.connect(address, None).await.expect("it listens");

@@ -108,7 +108,7 @@ fn strangers_that_say_nothing_keep_no_node_out() {
     let (ground, authority) = (Ground::new(), Authority::named("ours"));
     let server = ground.tls(authority.issue(&ground.path("server"), &["127.0.0.1"]));
     let client = ground.tls(authority.issue(&ground.path("one"), &["one"]));
-    let plain = node::channel::Plain(ground.executor.clone());
+    let plain = node::channel::Plain(ground.executor.for_users());
     ground.run(async || {
         let address = attend(&ground, &server).await;
         let mut silent = Vec::new();
@@ -129,7 +129,7 @@ fn strangers_that_say_nothing_keep_no_node_out() {
 fn words_about_strangers_are_few() {
     let (ground, authority) = (Ground::new(), Authority::named("ours"));
     let server = ground.tls(authority.issue(&ground.path("server"), &["127.0.0.1"]));
-    let plain = node::channel::Plain(ground.executor.clone());
+    let plain = node::channel::Plain(ground.executor.for_users());
     ground.run(async || {
         let address = attend(&ground, &server).await;
         let (began, mut came) = (ground.executor.now(), 0);

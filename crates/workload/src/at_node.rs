@@ -6,7 +6,7 @@ use base::time::MILLISECOND_NS;
 use base::{Instant, Random};
 use driver::FaultKind;
 use engine::{Error, Result};
-use executor::WaitQueue;
+use executor::{WaitQueue, WholeExecutor};
 use node::page_client::{PageClient, PageTransaction};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -155,7 +155,7 @@ impl<W: AtNode> NodeLoad<W> {
         length: Length,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<()> {
-        let executor = self.node.executor();
+        let executor = self.node.executor().whole();
         self.began.set(executor.now());
         self.running.set(plan.clients);
         for number in 0..plan.clients {
@@ -166,7 +166,7 @@ impl<W: AtNode> NodeLoad<W> {
                     node.failure.borrow_mut().get_or_insert(error);
                 }
                 node.running.set(node.running.get() - 1);
-                node.ended.wake_all(node.node.executor());
+                node.ended.wake_all(node.node.executor().whole());
             });
         }
         while self.running.get() > 0 {
@@ -192,7 +192,7 @@ impl<W: AtNode> NodeLoad<W> {
 
     /// Runs transactions one after the other for as long as one more may begin.
     async fn client(&self, mut random: Random, begins_one: impl Fn(&Self) -> bool) -> Result<()> {
-        let executor = self.node.executor();
+        let executor = self.node.executor().whole();
         while begins_one(self) {
             let start = executor.now();
             self.active.set(self.active.get() + 1);

@@ -2,7 +2,7 @@
 
 use base::PartitionId;
 use engine::{Direction, KeyRange, Result, Savepoint, Transaction};
-use executor::Executor;
+use executor::{Executor, WholeExecutor};
 use node::page_client::{PageSavepoint, PageTransaction};
 
 /// A transaction's calls on records. They do and fail as those of the same names of [`Transaction`] and of [`PageTransaction`].
@@ -84,7 +84,7 @@ pub trait RecordTransaction {
 macro_rules! same_calls {
     ($transaction:ty) => {
         fn executor(&self) -> &Executor {
-            <$transaction>::executor(self)
+            <$transaction>::executor(self).whole()
         }
 
         async fn get_for_update(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {

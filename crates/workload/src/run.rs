@@ -17,6 +17,7 @@ use base::time::SECOND_NS;
 use engine::canary::{self, Canary};
 use engine::server::TransactionServer;
 use engine::{Database, Error, Internals, Prefetcher, Result, Transaction};
+use executor::WholeExecutor;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -309,7 +310,7 @@ async fn measure<W: Workload, T>(
     watch: &mut impl Watch,
     mut at_end: impl FnMut(Measured) -> T,
 ) -> Result<Vec<T>> {
-    let executor = database.executor().clone();
+    let executor = database.executor().whole().clone();
     let batches = match plan.measure {
         Length::Transactions(count) => u64::from(batches).min(count),
         Length::Time(_) => u64::from(batches),
@@ -381,7 +382,7 @@ pub fn restart_statistics(database: &Database) {
     database.locks().restart_statistics();
     database.log().restart_statistics();
     database.buffer().restart_statistics();
-    database.executor().restart_statistics();
+    database.executor().whole().restart_statistics();
 }
 
 impl<W: Workload> Shared<W> {
@@ -452,7 +453,7 @@ impl<W: Workload> Shared<W> {
 
     /// The same, in a group of tasks.
     fn spawn_in(self: &Rc<Self>, group: executor::Group, task: impl AsyncFnOnce(Rc<Self>) + 'static) {
-        self.database.executor().spawn_in(group, 0, self.followed(task));
+        self.database.executor().whole().spawn_in(group, 0, self.followed(task));
     }
 
     fn followed(self: &Rc<Self>, task: impl AsyncFnOnce(Rc<Self>) + 'static) -> impl Future<Output = ()> + 'static {
@@ -462,7 +463,7 @@ impl<W: Workload> Shared<W> {
             task(Rc::clone(&shared)).await;
             shared.running.set(shared.running.get() - 1);
             if shared.finished.get() {
-                shared.part_ended.wake_all(shared.database.executor());
+                shared.part_ended.wake_all(shared.database.executor().whole());
             }
         }
     }
@@ -475,7 +476,7 @@ impl<W: Workload> Shared<W> {
             Length::Transactions(count) if !open => {
                 self.permits.set(0);
                 while self.active.get() > 0 && !self.finished.get() {
-                    self.part_ended.wait(self.database.executor()).await;
+                    self.part_ended.wait(self.database.executor().whole()).await;
                 }
                 self.permits.set(count + u64::from(canary::is_planted(Canary::Overrun)));
             }
@@ -495,7 +496,7 @@ impl<W: Workload> Shared<W> {
     }
 
     fn begin_part(&self, length: Length) {
-        let executor = self.database.executor();
+        let executor = self.database.executor().whole();
         let now = executor.now();
         self.part.set(length);
         self.completed.set(0);
@@ -514,12 +515,12 @@ impl<W: Workload> Shared<W> {
     /// No transaction begins any more.
     fn finish(&self) {
         self.finished.set(true);
-        self.permitted.wake_all(self.database.executor());
+        self.permitted.wake_all(self.database.executor().whole());
     }
 
     /// Waits until the present part of the run is over, showing progress on the way.
     async fn wait_for_end(&self, length: Length, watch: &mut impl Watch) -> Result<()> {
-        let executor = self.database.executor();
+        let executor = self.database.executor().whole();
         loop {
             if let Some(error) = self.failure.take() {
                 self.finish();
@@ -561,7 +562,7 @@ impl<W: Workload> Shared<W> {
     fn fail(&self, error: Error) {
         self.failure.borrow_mut().get_or_insert(error);
         self.finish();
-        self.part_ended.wake_all(self.database.executor());
+        self.part_ended.wake_all(self.database.executor().whole());
     }
 
     /// Counts a transaction that committed, in the present part or, if that has all of its transactions, in the next one.
@@ -586,7 +587,7 @@ impl<W: Workload> Shared<W> {
             self.ended.set(Some(now.max(self.began.get())));
         }
         if over || completed.is_multiple_of(4096) {
-            self.part_ended.wake_all(self.database.executor());
+            self.part_ended.wake_all(self.database.executor().whole());
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use base::{Instant, PartitionId};
 use engine::{Database, Error, Result, Snapshot};
-use executor::WaitQueue;
+use executor::{WaitQueue, WholeExecutor};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -112,7 +112,7 @@ impl Reading {
     pub async fn end(self) -> Result<()> {
         self.0.finished.set(true);
         while self.0.running.get() > 0 {
-            self.0.left.wait(self.0.database.executor()).await;
+            self.0.left.wait(self.0.database.executor().whole()).await;
         }
         self.0.failure.take().map_or(Ok(()), Err)
     }
@@ -128,12 +128,12 @@ impl ReadingState {
             self.failure.borrow_mut().get_or_insert(error);
         }
         self.running.set(self.running.get() - 1);
-        self.left.wake_all(self.database.executor());
+        self.left.wake_all(self.database.executor().whole());
     }
 
     /// One snapshot: young, then old.
     async fn scan(&self) -> Result<()> {
-        let executor = self.database.executor();
+        let executor = self.database.executor().whole();
         let mut snapshot = self.database.snapshot().await?;
         let mut young = Vec::new();
         for number in 0..self.objects.min(COMPARED) {

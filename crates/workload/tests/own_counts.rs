@@ -4,7 +4,7 @@ use engine::{Database, Internals, PartitionSpec, Settings};
 use entresol_workload::debit_credit::{self, DebitCredit, HISTORY, Scale, Tables};
 use entresol_workload::run::Measured;
 use entresol_workload::{Length, Load, Plan, Unwatched, run};
-use executor::{Executor, Order};
+use executor::{Executor, Order, WholeExecutor};
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
 /// What is counted for each transaction after a warm-up of this many transactions, by name.
@@ -23,7 +23,7 @@ fn counts(warm_up: u64) -> Vec<(&'static str, f64)> {
         let of_each = |measured: Measured| {
             let (locks, log) = (database.locks().statistics(), database.log().statistics());
             let references: u64 = database.statistics().references().iter().map(|seen| seen.hits + seen.misses).sum();
-            let completed: u64 = database.executor().stations().iter().map(|station| station.completed).sum();
+            let completed: u64 = database.executor().whole().stations().iter().map(|station| station.completed).sum();
             let counts = [
                 ("lock requests", locks.requests),
                 ("log records", log.records),

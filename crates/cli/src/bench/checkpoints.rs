@@ -13,6 +13,7 @@ use clap::Args;
 use engine::Internals;
 use entresol::configuration::{Checkpoint, Choice, Configuration, Logging, Strategy};
 use entresol::{Database, Opening};
+use executor::WholeExecutor;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use workload::debit_credit::{DebitCredit, Scale, Tables};
@@ -331,7 +332,7 @@ impl Rounds<'_> {
 fn load(arguments: &Arguments, directory: &Path) -> Result<(Scale, String, u64), Failure> {
     let store = opening::open(opening_of(arguments, NONE, directory)?, &Progress::hidden())?;
     let scale = bank::prepare(&store, Some(arguments.scale), &Progress::hidden())?;
-    let (driver, segment_bytes) = (store.executor().description(), store.database().segment_bytes());
+    let (driver, segment_bytes) = (store.executor().whole().description(), store.database().segment_bytes());
     store.close()?;
     Ok((scale, driver, segment_bytes))
 }

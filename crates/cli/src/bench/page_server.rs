@@ -20,7 +20,7 @@ use driver::FaultKind;
 use entresol::configuration::Configuration;
 use entresol::network::client_settings;
 use entresol::{Opening, Store};
-use executor::{Cluster, Executor, Order};
+use executor::{Cluster, Executor, Order, WholeExecutor};
 use nodes_run::{NodesRun, Stages};
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -227,7 +227,7 @@ fn on_described(
         Executor::new(Box::new(driver), Order::FirstInFirstOut)
     };
     let machines = NodeMachines((1..=load.nodes).map(machine).collect());
-    let executor = store.executor();
+    let executor = store.executor().whole();
     // The server's clock is ahead, for it has loaded the database.
     let begin_ns = executor.now().ns() + 1;
     let address = SocketAddr::from((network.address(0), PORT));

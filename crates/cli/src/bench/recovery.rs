@@ -11,6 +11,7 @@ use clap::Args;
 use engine::Internals;
 use entresol::configuration::{Checkpoint, Configuration};
 use entresol::{Database, Opening};
+use executor::WholeExecutor;
 use real_driver::{process_cpu_ns, wall_ns};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -165,7 +166,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<RecoveryReport,
         );
     }
     let settings = store.database().settings();
-    let (name, driver) = (settings.log.file.clone(), store.executor().description());
+    let (name, driver) = (settings.log.file.clone(), store.executor().whole().description());
     progress.phase("measuring the memory", 0);
     let memory_seconds = bandwidth::populate(report.backup_bytes)?;
     progress.phase("verifying", 0);

@@ -12,6 +12,7 @@ use base::units::{format_size, grouped, grouped_decimal};
 use clap::Args;
 use entresol::configuration::{Configuration, FILE_NAME};
 use entresol::{Database, Isolation, Opening, Store};
+use executor::WholeExecutor;
 use serde::Serialize;
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -123,7 +124,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<SnapshotReaderR
             "debit-credit, scale {}, {} clients, one reader of all tables in one snapshot; {} rounds of runs of {} s",
             scale.branches, arguments.clients, arguments.rounds, arguments.seconds
         ),
-        driver: store.executor().description(),
+        driver: store.executor().whole().description(),
         seed: arguments.seed,
         throughput_ratio: Ratio::of(&pairs, |run| run.throughput_per_s),
         p99_ratio: Ratio::of(&pairs, |run| run.p99_us),

@@ -12,6 +12,7 @@ use clap::Args;
 use engine::temp;
 use entresol::configuration::{Configuration, FILE_NAME};
 use entresol::{Database, Opening, Store};
+use executor::WholeExecutor;
 use real_driver::process_cpu_ns;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -225,13 +226,13 @@ impl Watch {
         let rows = terms.rows(configuration);
         progress.phase("measuring the device", 0);
         let probed = spilled.spilled_bytes.clamp(bandwidth::UNIT, PROBE_MAX);
-        let Rates { write, read } = bandwidth::rates(store.executor(), &configuration.temp.device, probed)?;
+        let Rates { write, read } = bandwidth::rates(store.executor().whole(), &configuration.temp.device, probed)?;
         let bytes = spilled.spilled_bytes as f64;
         let distribution_us = self.distribution_us((answers, took.seconds));
         let device_seconds = bytes / write + bytes / read;
         Ok(SpillReport {
             operation,
-            driver: database.executor().description(),
+            driver: database.executor().whole().description(),
             seed: terms.seed,
             is_virtual: store.is_virtual(),
             rows,

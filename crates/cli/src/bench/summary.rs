@@ -7,6 +7,7 @@ use crate::report::{
 use engine::Internals;
 use entresol::Database;
 use entresol::Partition;
+use executor::WholeExecutor;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use workload::Measured;
@@ -51,7 +52,7 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
     let references = references(database);
     RunReport {
         workload: headline.workload,
-        driver: database.executor().description(),
+        driver: database.executor().whole().description(),
         notes,
         warnings: headline.warnings,
         clock: headline.clock,
@@ -94,7 +95,7 @@ pub fn report(database: &Database, headline: Headline, measured: &Measured) -> R
 /// Bytes written to each device per second: pages, twice where a device may tear one; log; what tiers take.
 pub fn written(database: &Database, elapsed_ns: u64) -> BTreeMap<String, f64> {
     let mut bytes: BTreeMap<String, u64> = BTreeMap::new();
-    let executor = database.executor();
+    let executor = database.executor().whole();
     let page = database.settings().buffer.page_size as u64;
     for partition in database.partitions() {
         let written = match database.segments_written(partition.id()) {
@@ -120,7 +121,7 @@ pub fn written(database: &Database, elapsed_ns: u64) -> BTreeMap<String, f64> {
 
 /// A warning for each device in use that loses what it holds.
 fn not_durable(database: &Database) -> impl Iterator<Item = String> {
-    let executor = database.executor();
+    let executor = database.executor().whole();
     let mut names: BTreeSet<String> = database.partitions().iter().map(|partition| partition.device.clone()).collect();
     names.insert(database.settings().log_device.clone());
     let volatile = move |name: &String| executor.device(name).is_some_and(|device| !executor.traits(device).durable);

@@ -8,6 +8,7 @@ use crate::{Failure, opening};
 use base::Random;
 use base::statistics::{BatchMeans, Histogram};
 use entresol::{DatabaseThread, Handle, Opening};
+use executor::WholeExecutor;
 use real_driver::{process_cpu_ns, thread_cpu_ns, wall_ns};
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -214,7 +215,7 @@ impl<'a> Clients<'a> {
             Length::Time(_) => wall_ns(),
         };
         let (elapsed_ns, process_cpu_ns) = (end - wall, process_cpu_ns() - process_cpu);
-        let end = async |database: &entresol::Database| Ok((thread_cpu_ns(), database.executor().stations()));
+        let end = async |database: &entresol::Database| Ok((thread_cpu_ns(), database.executor().whole().stations()));
         let (cpu, stations) = handle.with_database(end).wait()?;
         workload::run::check_little(&stations)?;
         Ok(Measured {

@@ -13,6 +13,7 @@ use crate::{Failure, opening};
 use base::Random;
 use clap::Args;
 use entresol::{Database, Store};
+use executor::WholeExecutor;
 use std::path::PathBuf;
 use workload::update_commit::{self, RECORD, UpdateCommit};
 use workload::{Length, Load, Measured, Plan};
@@ -89,7 +90,7 @@ pub fn run(arguments: &Arguments, progress: &Progress) -> Result<UpdateCommitRep
             let log = &store.database().settings().log_device;
             let writes = DurableWrites { length: point.write_bytes, depth: point.depth };
             let probe_ns = (arguments.seconds * PROBE * 1e9) as u64;
-            let probed = bandwidth::durable_writes(store.executor(), log, writes, probe_ns)?;
+            let probed = bandwidth::durable_writes(store.executor().whole(), log, writes, probe_ns)?;
             points.push(Point { round, ..point.beside(&probed) });
         }
     }

@@ -13,6 +13,7 @@ use engine::Transaction;
 use engine::temp::JoinMethod;
 use entresol::configuration::Configuration;
 use entresol::{Database, Opening, PartitionSpec, Store};
+use executor::WholeExecutor;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use workload::debit_credit::{DebitCredit, Tables};
@@ -248,7 +249,7 @@ pub fn fill(store: &Store, spec: PartitionSpec, records: u64) -> Result<Partitio
 
 /// Steps so far.
 pub fn steps(store: &Store) -> [f64; Work::ALL.len()] {
-    store.executor().work_counts().map(|count| count as f64)
+    store.executor().whole().work_counts().map(|count| count as f64)
 }
 
 fn footprint(store: &Store) -> u64 {
@@ -300,14 +301,14 @@ fn spilled(store: &Store, operator: &str, memory: u64) -> Result<EngineRun, Fail
     let hidden = Progress::hidden();
     let mut watch = Watch::start(store.database());
     let mut once = || {
-        let (before, turns, cpu) = (steps(store), store.executor().thread_use(), real_driver::process_cpu_ns());
+        let (before, turns, cpu) = (steps(store), store.executor().whole().thread_use(), real_driver::process_cpu_ns());
         match operator {
             "sort" => sort::sort(store, input, &mut watch, &hidden),
             "hash join" => join::join(store, JoinMethod::Hash, input, &mut watch, &hidden),
             _ => join::join(store, JoinMethod::SortMerge, input, &mut watch, &hidden),
         }?;
         let cpu_ns = (real_driver::process_cpu_ns() - cpu) as f64 / ROWS as f64;
-        let (after, turns) = (steps(store), store.executor().thread_use().since(turns));
+        let (after, turns) = (steps(store), store.executor().whole().thread_use().since(turns));
         let steps = std::array::from_fn(|work| (after[work] - before[work]) / ROWS as f64);
         Ok::<_, Failure>((steps, turns.counts().map(|times| times as f64 / ROWS as f64), cpu_ns))
     };

@@ -10,7 +10,7 @@ use base::{PageId, PartitionId, Random};
 use driver::Work;
 use entresol::network::client_settings;
 use entresol::{Database, PartitionSpec};
-use executor::Executor;
+use executor::{Executor, WholeExecutor};
 use node::algorithm::{ALGORITHMS, Frames};
 use node::message::{Copy, Request, Secret, ToServer, Transaction};
 use node::page_client::{PageClient, PageTransaction};
@@ -92,7 +92,7 @@ impl Bench<'_> {
         let workload = || Calls { partition, records: calls.records, reads: calls.reads, changes: calls.changes };
         let (described, span_ns) = (self.described, self.span_ns);
         let once = async |database: &Database, nodes: &[PageClient], span_ns: u64| {
-            let executor = database.executor();
+            let executor = database.executor().whole();
             let counted = |executor: &Executor| executor.work_counts().map(|count| count as f64);
             let before = (counted(executor), executor.thread_use(), real_driver::process_cpu_ns());
             let started = nodes.iter().zip(1..).map(|(node, seed)| {
@@ -112,13 +112,15 @@ impl Bench<'_> {
             Ok::<_, entresol::Error>((steps, thread, cpu_ns, transactions.max(1) as f64))
         };
         let found = store.run(async |database| {
-            let transport = Rc::new(InProcess::new(database.executor()));
+            let transport = Rc::new(InProcess::new(database.executor().whole()));
             let server = PageServer::serve(database, transport.clone(), address(0), ServerSettings::default()).await?;
             let mut nodes = Vec::new();
             for number in 1..=calls.nodes {
                 let settings =
                     client_settings(&configuration(described, false, LARGE), Some(calls.memory), address(number));
-                nodes.push(PageClient::join(database.executor(), transport.clone(), address(0), settings).await?);
+                nodes.push(
+                    PageClient::join(database.executor().whole(), transport.clone(), address(0), settings).await?,
+                );
             }
             once(database, &nodes, span_ns / 4).await?;
             let mut found = Vec::new();
@@ -142,7 +144,7 @@ impl Bench<'_> {
     /// Reads of pages that a node asks the server's side of the protocol for, each in place of another one.
     pub fn directory(&self) -> Result<EngineRun, Failure> {
         let store = self.opening("small", |_| ()).open()?;
-        let executor = store.executor().clone();
+        let executor = store.executor().whole().clone();
         let mut asked = Asked::new();
         let mut ask = || {
             counted(&store, f64::from(LOOKS), || {

@@ -19,6 +19,7 @@ use engine::catalog::Organization;
 use engine::checkpoint::Strategy;
 use entresol::configuration::{Configuration, Device as Place, DeviceKind};
 use entresol::{Database, Opening, PartitionId, PartitionSpec, Store};
+use executor::WholeExecutor;
 use std::path::Path;
 use workload::debit_credit::{DebitCredit, Scale, Tables};
 use workload::{Length, Plan};
@@ -279,7 +280,7 @@ fn opened(opening: Opening) -> Result<(Store, EngineRun), Failure> {
     let cpu = real_driver::process_cpu_ns();
     let store = opening.open()?;
     let cpu_ns = (real_driver::process_cpu_ns() - cpu) as f64;
-    let thread = store.executor().thread_use().counts().map(|times| times as f64);
+    let thread = store.executor().whole().thread_use().counts().map(|times| times as f64);
     let run = EngineRun { steps: steps(&store), thread, cpu_ns, ..EngineRun::unnamed(&store) };
     Ok((store, run))
 }
@@ -290,10 +291,10 @@ pub fn counted<T>(
     times: f64,
     work: impl FnOnce() -> Result<T, entresol::OpenError>,
 ) -> Result<EngineRun, Failure> {
-    let (before, turns, cpu) = (steps(store), store.executor().thread_use(), real_driver::process_cpu_ns());
+    let (before, turns, cpu) = (steps(store), store.executor().whole().thread_use(), real_driver::process_cpu_ns());
     work()?;
     let cpu_ns = (real_driver::process_cpu_ns() - cpu) as f64;
-    let thread = store.executor().thread_use().since(turns).counts().map(|times| times as f64);
+    let thread = store.executor().whole().thread_use().since(turns).counts().map(|times| times as f64);
     let after = steps(store);
     let steps = std::array::from_fn(|work| after[work] - before[work]);
     Ok(per(EngineRun { steps, thread, cpu_ns, ..EngineRun::unnamed(store) }, times))

@@ -8,7 +8,7 @@ use devices::Hardware;
 use engine::catalog::{Locking, Organization};
 use entresol::Opening;
 use entresol::configuration::Configuration;
-use executor::{Cluster, Executor, Order};
+use executor::{Cluster, Executor, Order, WholeExecutor};
 use serde_json::{Value, json};
 use virtual_driver::{Media, Network, NetworkOptions, Options, VirtualDriver};
 use workload::page_server::{self, DATABASE_PAGES, Figures, Machines, PageServerModel};
@@ -46,7 +46,7 @@ pub fn run(
         Executor::new(Box::new(driver), Order::FirstInFirstOut)
     };
     let clients = ClientMachines((1..=clients).map(machine).collect());
-    let cluster = Cluster::new([store.executor().clone()].into_iter().chain(clients.0.iter().cloned()));
+    let cluster = Cluster::new([store.executor().whole().clone()].into_iter().chain(clients.0.iter().cloned()));
     let addresses = (0..=clients.0.len() as u32).map(|number| network.address(number)).collect();
     let machines = Machines { database: store.database(), pages, clients: clients.0.clone(), addresses, cluster };
     let figures = page_server::run(model, machines, (warm_up, measured, batches), plan.seed)?;

@@ -14,6 +14,7 @@ use engine::catalog::Locking;
 use entresol::JoinMethod;
 use entresol::configuration::{Choice, Configuration};
 use entresol::{Database, Opening, Store};
+use executor::WholeExecutor;
 use papers::experiment::{Operation, Setting, Work};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -279,7 +280,7 @@ fn restarted(run: PointRun, opening: Opening, media: &Media) -> Result<PointRun,
 
 /// Runs one sort or join and reports what it took.
 fn spilled(store: Store, operation: Operation, input: Input) -> Result<PointRun, Failure> {
-    let executor = store.executor();
+    let executor = store.executor().whole();
     executor.restart_statistics();
     let (mut watch, progress) = (Watch::start(store.database()), Progress::hidden());
     let (_, spilled) = match operation {

@@ -55,7 +55,8 @@ impl Joining {
         progress: &Progress,
     ) -> Result<PageClient, Failure> {
         let settings = client_settings(configuration, None, self.listens(server)?);
-        let Way { transport, .. } = self.protection.way(executor, self.tls_server_name.as_deref(), progress)?;
+        let Way { transport, .. } =
+            self.protection.way(&executor.for_users(), self.tls_server_name.as_deref(), progress)?;
         let end = executor.now().plus_ns(PATIENCE_NS);
         loop {
             let fault = match PageClient::join(executor, Rc::clone(&transport), server, settings).await {

@@ -7,7 +7,7 @@ use ::node::grants::Grants;
 use ::node::page_server::PageServer;
 use clap::Args;
 use clap::error::ErrorKind;
-use executor::Executor;
+use executor::UserExecutor;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -64,7 +64,7 @@ impl Protection {
     }
 
     /// The way to other nodes: sealed if credentials are given.
-    pub fn way(&self, executor: &Executor, server_name: Option<&str>, progress: &Progress) -> Result<Way, Failure> {
+    pub fn way(&self, executor: &UserExecutor, server_name: Option<&str>, progress: &Progress) -> Result<Way, Failure> {
         let (Some(certificate), Some(key), Some(authority)) =
             (self.tls_certificate.clone(), self.tls_key.clone(), self.tls_authority.clone())
         else {

@@ -9,7 +9,7 @@ use base::time::MILLISECOND_NS;
 use engine::catalog::{Locking, Organization};
 use entresol::configuration::{Configuration, DEFAULT_DEVICE, Device};
 use entresol::{OpenError, Opening, Store};
-use executor::Executor;
+use executor::{Executor, WholeExecutor};
 use node::channel::Plain;
 use node::message::ClientId;
 use node::page_client::PageClient;
@@ -208,10 +208,10 @@ fn prepared(configuration: Configuration, directory: &Path) -> Result<(Store, Pa
 fn serve(model: &PageServerModel, configuration: Configuration, directory: &Path, asks: &Asks) -> Result<(), Failure> {
     let (store, pages) = prepared(configuration, directory)?;
     let database = store.database();
-    let executor = store.executor();
+    let executor = store.executor().whole();
     executor
         .run(async {
-            let transport = Rc::new(Plain(executor.clone()));
+            let transport = Rc::new(Plain(executor.for_users()));
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
             let server = PageServer::serve(database, transport, address, server_settings(model)).await?;
             say(&Said::Serving { address: server.address(), pages: pages.0 })?;
@@ -246,7 +246,7 @@ fn join(
 ) -> Result<(), Failure> {
     on_a_machine(async |executor| {
         let own = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-        let transport = Rc::new(Plain(executor.clone()));
+        let transport = Rc::new(Plain(executor.for_users()));
         let client = PageClient::join(executor, transport, server, client_settings(model, page_size, own)).await?;
         client.attach(pages);
         say(&Said::Joined(client.id().0))?;

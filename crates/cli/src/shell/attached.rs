@@ -36,7 +36,8 @@ impl Attached {
         self.protection.permits(server)?;
         let progress = Progress::start("shell");
         with_machine(|executor| {
-            let way = self.protection.way(executor, self.tls_server_name.as_deref(), &progress);
+            let users = executor.for_users();
+            let way = self.protection.way(&users, self.tls_server_name.as_deref(), &progress);
             progress.finish();
             let Way { transport, .. } = way?;
             converse(input, interactive, |line| {
@@ -46,7 +47,7 @@ impl Attached {
                     ShellCommand::Help => Ok(Some(request::HELP.trim_end().to_owned())),
                     ShellCommand::Nodes(question) => {
                         let page = question.page();
-                        let asked = executor.run(node::survey::ask(executor, &*transport, server, page));
+                        let asked = executor.run(node::survey::ask(&users, &*transport, server, page));
                         let survey = asked.map_err(|halt| format!("the shell has halted: {halt:?}"))??;
                         Ok(Some(question.answer(&survey, self.json)?))
                     }

@@ -9,7 +9,7 @@ impl Database {
     /// Copies the whole database into an empty directory, as of one moment, while transactions go on: every partition and set,
     /// with the log that they need. `progress` is called now and then. Commits do not wait for it: where they would for
     /// a second or a tenth of the time, because the log is full of what it has still to copy, the backup fails. One that fails leaves no files
-    /// behind, nor does one whose future is dropped; one that a power cut ends leaves no whole backup.
+    /// behind, nor a directory that was missing, nor does one whose future is dropped; one that a power cut ends leaves no whole backup.
     ///
     /// # Errors
     /// [`BackupError`](crate::BackupError), [`Error::DamagedPage`](crate::Error::DamagedPage) or what else keeps a part of
@@ -52,6 +52,7 @@ impl Database {
     /// # Errors
     /// [`BackupError`](crate::BackupError), [`Error::NoDevice`](crate::Error::NoDevice), or the driver's. What is left then
     /// is no database; another restore may begin there.
+    #[doc(hidden)]
     pub async fn restore(
         executor: &Executor,
         settings: &Settings,

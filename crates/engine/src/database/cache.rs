@@ -12,7 +12,7 @@ use crate::{Error, Result};
 use base::PartitionId;
 use base::units::format_duration_ns;
 use driver::{Fault, FaultKind};
-use executor::{JoinHandle, Turn};
+use executor::{JoinHandle, Turn, WholeExecutor};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::poll_fn;
@@ -68,7 +68,7 @@ impl Database {
     /// [`Error::Closed`]. The driver's if a file of the new size cannot be had or the superblock cannot be written: then no cache is in use.
     pub async fn set_cache(&self, cache: Option<CacheSettings>) -> Result<()> {
         if let Some(cache) = &cache {
-            device(self.executor(), &cache.device)?;
+            device(self.executor().whole(), &cache.device)?;
             cache.check(self.settings().buffer.page_size)?;
         }
         let this = self.clone();
@@ -121,17 +121,17 @@ impl Database {
 
     async fn change_cache(&self, cache: Option<CacheSettings>) -> Result<()> {
         let engine = &self.0.engine;
-        let _change = self.0.changes.turn.take(self.executor()).await;
+        let _change = self.0.changes.turn.take(self.executor().whole()).await;
         engine.core.check_open()?;
         // The slots stay as they are until then.
         engine.core.buffer.redo_rest().await?;
         let before = engine.core.buffer.tiers();
         // A first time beside checkpoints, so that the log has room while much is written.
         close(before.as_ref()).await?;
-        let paging = engine.checkpointer.paging.take(self.executor()).await;
+        let paging = engine.checkpointer.paging.take(self.executor().whole()).await;
         close(before.as_ref()).await?;
         if let (Some(tiers), Some(cache)) = (&before, &cache)
-            && self.cache().is_some_and(|present| are_same_slots(self.executor(), &present, cache))
+            && self.cache().is_some_and(|present| are_same_slots(self.executor().whole(), &present, cache))
             && !tiers.is_lost()
         {
             tiers.redesign(cache, self.settings().force);
@@ -151,7 +151,7 @@ impl Database {
     /// take a checkpoint.
     async fn turn_off(&self, before: Option<&Tiers>) -> Result<()> {
         let engine = &self.0.engine;
-        let _turn = engine.checkpointer.turn.take(self.executor()).await;
+        let _turn = engine.checkpointer.turn.take(self.executor().whole()).await;
         let records = self.records_without_cache();
         let before_change = engine.catalog.superblock.borrow().tiers.clone();
         self.0.cache.replace(None);
@@ -182,7 +182,7 @@ impl Database {
         let (engine, NewCache { file, record, table }) = (&self.0.engine, new);
         let present = self.buffer().tiers();
         close(present.as_ref()).await?;
-        let _paging = engine.checkpointer.paging.take(self.executor()).await;
+        let _paging = engine.checkpointer.paging.take(self.executor().whole()).await;
         close(present.as_ref()).await?;
         let with = second_level::Settings { cache: Some(cache.clone()), ..self.settings().hierarchy.clone() };
         let wanted = (&with, self.settings().force);
@@ -195,7 +195,7 @@ impl Database {
             table.into_iter().for_each(|table| tiers.set_table(table));
             tiers.go_on_spending(self.0.changes.spending.take());
         });
-        let _turn = engine.checkpointer.turn.take(self.executor()).await;
+        let _turn = engine.checkpointer.turn.take(self.executor().whole()).await;
         let without = self.records_without_cache();
         // What a cache is about to hold must be looked for by the next opening.
         let records = without.iter().cloned().chain(record).collect();
@@ -212,7 +212,7 @@ impl Database {
 
     /// Creates the files of a cache, unless its device does not answer.
     pub(super) async fn create_cache(&self, kind: Kind, cache: &CacheSettings) -> Result<NewCache> {
-        let executor = self.executor();
+        let executor = self.executor().whole();
         let page_size = self.settings().buffer.page_size;
         let stamp = new_stamp(&self.0.engine);
         let is_memory = executor.traits(device(executor, &cache.device)?).synchronous;
@@ -235,7 +235,7 @@ impl Database {
     ) -> Result<JoinHandle<Result<NewCache>>> {
         let creating = Rc::clone(&self.0.changes.creating);
         let is_bad = self.0.changes.bad.borrow().contains(&cache.device);
-        if is_bad && self.executor().unanswered(0).iter().any(|request| request.device == cache.device) {
+        if is_bad && self.executor().whole().unanswered(0).iter().any(|request| request.device == cache.device) {
             return Err(silent(kind, &cache.device, "was being created by the opening, which has not been answered"));
         }
         if !creating.borrow_mut().insert(cache.device.clone()) {

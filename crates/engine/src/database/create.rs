@@ -32,13 +32,15 @@ impl Database {
     ///
     /// # Errors
     /// [`Setting`](crate::Error::Setting), or the driver's.
+    #[doc(hidden)]
     pub async fn create(executor: &Executor, settings: Settings) -> Result<Database> {
         let executor = &executor.of_library();
         settings.check()?;
         settings.check_caches()?;
         settings.check_second_log()?;
         let home_device = device(executor, &settings.home_device)?;
-        device(executor, &settings.log_device)?;
+        settings.check_devices(executor)?;
+        settings.check_log_devices(executor)?;
         settings.clear_spaces(executor).await?;
         let log = Log::create(executor, &settings.log_device, &settings.log).await?;
         let archiver = begin_archive(&settings.log, None, (executor, &log));
@@ -101,6 +103,7 @@ impl Database {
     ///
     /// # Errors
     /// As [`Database::create`], and [`NoDevice`](crate::Error::NoDevice).
+    #[doc(hidden)]
     pub async fn create_or_nothing(executor: &Executor, settings: Settings, devices: &[String]) -> Result<Database> {
         let mut present = Vec::new();
         for name in devices {

@@ -3,6 +3,7 @@
 use super::Database;
 use crate::tier_file::TierReport;
 use base::time::SECOND_NS;
+use executor::WholeExecutor;
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -144,7 +145,7 @@ impl Database {
             memory_bytes: engine.memory_in_use(),
             snapshots: versions.snapshots as u64,
             version_bytes: versions.bytes,
-            unanswered: self.executor().unanswered(SECOND_NS).len() as u64,
+            unanswered: self.executor().whole().unanswered(SECOND_NS).len() as u64,
             partitions: self.partition_figures(),
             tiers: self.tiers().into_iter().map(TierFigures::of).collect(),
         }

@@ -7,11 +7,13 @@ use crate::catalog::EntryRange;
 use crate::locks::Locks;
 use crate::log::Log;
 use crate::mvcc::SetPortion;
+use crate::transaction::Snapshot;
 use base::{Lsn, PageId, PartitionId};
 use std::rc::Rc;
 
 /// A database seen from inside: its log, its buffer and its locks, and what a page server does for nodes. The library exports no such name, so
 /// it is no part of what its users may rely on.
+#[doc(hidden)]
 pub trait Internals {
     /// The log.
     fn log(&self) -> &Rc<Log>;
@@ -104,6 +106,31 @@ pub trait Internals {
         take: impl FnOnce(SetPortion, Option<u64>) -> R,
     ) -> impl Future<Output = Result<R>>;
 
+    /// Some records of a set, as a snapshot has them, that are within a range of an index, in its order: those behind the one with this contents and
+    /// key, or the first; and whether none follow.
+    ///
+    /// # Errors
+    /// As [`Snapshot::range`].
+    fn past_portion_of_index(
+        &self,
+        snapshot: &mut Snapshot,
+        index: (PartitionId, usize),
+        range: &EntryRange,
+        behind: Option<(&[u8], &[u8])>,
+    ) -> impl Future<Output = Result<(SetPortion, bool)>>;
+
+    /// Some records of a set, as a snapshot has them, from a position of its own order on, 0 at first, and from which on others follow: in the
+    /// order of arrival, or in no particular one.
+    ///
+    /// # Errors
+    /// As [`Snapshot::scan_set`].
+    fn past_portion_of_set(
+        &self,
+        snapshot: &mut Snapshot,
+        partition: PartitionId,
+        from: u64,
+    ) -> impl Future<Output = Result<(SetPortion, Option<u64>)>>;
+
     /// What the indexes of a set order a record by as it is, and as it would be with this value.
     ///
     /// # Errors
@@ -191,6 +218,25 @@ impl Internals for Database {
         take: impl FnOnce(SetPortion, Option<u64>) -> R,
     ) -> Result<R> {
         Database::portion_of_set(self, partition, from, take).await
+    }
+
+    async fn past_portion_of_index(
+        &self,
+        snapshot: &mut Snapshot,
+        index: (PartitionId, usize),
+        range: &EntryRange,
+        behind: Option<(&[u8], &[u8])>,
+    ) -> Result<(SetPortion, bool)> {
+        snapshot.portion_of_index(index, range, behind).await
+    }
+
+    async fn past_portion_of_set(
+        &self,
+        snapshot: &mut Snapshot,
+        partition: PartitionId,
+        from: u64,
+    ) -> Result<(SetPortion, Option<u64>)> {
+        snapshot.portion_of_set(partition, from).await
     }
 
     async fn moved_in_set(

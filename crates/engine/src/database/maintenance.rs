@@ -8,6 +8,7 @@ use crate::check::{self, CheckReport, Progress};
 use crate::checkpoint;
 use crate::engine::lengthen_unstated;
 use base::PageId;
+use executor::WholeExecutor;
 
 impl Database {
     /// Takes a checkpoint that writes back every page changed before this call.
@@ -56,7 +57,7 @@ impl Database {
     /// ```
     pub async fn check(&self, progress: impl FnMut(Progress)) -> Result<CheckReport> {
         // A compaction moves pages from step to step.
-        let _turn = self.0.engine.catalog.compaction.take(self.executor()).await;
+        let _turn = self.0.engine.catalog.compaction.take(self.executor().whole()).await;
         self.await_undone().await?;
         self.checkpoint().await?;
         if self.is_freeing() {

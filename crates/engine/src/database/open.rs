@@ -2,7 +2,7 @@
 
 use super::cache::CacheChanges;
 use super::log_room::wait_for_log_at_opening;
-use super::{Database, OpenDatabase, Settings, log_files, log_move, partition};
+use super::{Database, OpenDatabase, Settings, devices, log_files, log_move, partition};
 use crate::backup::Backup;
 use crate::buffer::{Buffer, DoubleWrite};
 use crate::catalog::Partitions;
@@ -23,7 +23,7 @@ use crate::version::VersionStore;
 use crate::{Result, temp};
 use base::Lsn;
 use driver::Op;
-use executor::Executor;
+use executor::{Executor, WholeExecutor};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
@@ -89,7 +89,7 @@ pub(super) fn assemble(
         temp: temp::Space::new(executor, temp::FILE, settings.temp_place()),
         core: Core {
             executor: executor.clone(),
-            callers: executor.of_callers(),
+            callers: executor.for_users(),
             log,
             buffer,
             locks: Locks::new(executor, settings.victim),
@@ -117,12 +117,16 @@ impl Database {
     /// [`DamagedPage`](crate::Error::DamagedPage), [`NotRepeated`](crate::Error::NotRepeated),
     /// [`TierMissing`](crate::Error::TierMissing), [`LogNotArchived`](crate::Error::LogNotArchived) if a full log has no room for what
     /// its archive has to be told of many partitions, or the driver's.
+    #[doc(hidden)]
     pub async fn open(executor: &Executor, mut settings: Settings, path: &str) -> Result<Database> {
         let executor = &executor.of_library();
         settings.check()?;
         let home_device = device(executor, &settings.home_device)?;
+        settings.check_devices(executor)?;
         settings.clear_spaces(executor).await?;
         let stated = SuperblockFile::open(executor, home_device, path).await?;
+        settings.check_log_devices_of(executor, &stated.1)?;
+        devices::check_of_partitions(executor, &stated.0.partitions())?;
         let (mut superblock_file, mut superblock) = log_move::follow(executor, &settings, path, stated).await?;
         settings.buffer.page_size = superblock.page_size as usize;
         settings.log.page_size = superblock.log_page_size as usize;
@@ -300,8 +304,8 @@ impl Database {
     pub async fn close(self) -> Result<()> {
         let engine = &self.0.engine;
         // Changes of the cache and of the catalog that are under way end before; those that wait for their turn find it closed.
-        let _change = self.0.changes.turn.take(self.executor()).await;
-        let _creation = engine.catalog.creation.take(self.executor()).await;
+        let _change = self.0.changes.turn.take(self.executor().whole()).await;
+        let _creation = engine.catalog.creation.take(self.executor().whole()).await;
         if engine.core.is_closed.get() {
             return Ok(());
         }
@@ -342,7 +346,7 @@ impl Database {
 
     /// Waits until transactions have ended whose ends go on by themselves, if devices answer.
     pub(super) async fn finish_endings(&self) {
-        let (endings, executor) = (&self.0.engine.transactions.endings, self.executor());
+        let (endings, executor) = (&self.0.engine.transactions.endings, self.executor().whole());
         let until = executor.now().plus_ns(ENDINGS_NS_MAX);
         let undoes = || self.0.engine.transactions.left.is_at_work();
         while (endings.get() > 0 || undoes()) && executor.now() < until {

@@ -4,7 +4,7 @@ use super::Database;
 use crate::engine::Isolation;
 use crate::procedure::Prefetcher;
 use crate::{Error, Result, Transaction};
-use executor::{Panic, catch_panic};
+use executor::{Panic, WholeExecutor, catch_panic};
 use std::rc::Rc;
 use structures::PrefetchDistance;
 use structures::set::Logging;
@@ -51,7 +51,7 @@ impl Database {
             Some(engine) => engine.contained(panic),
             None => panic,
         };
-        self.executor().contain_panics(contained);
+        self.executor().whole().contain_panics(contained);
     }
 
     /// Whether the log would have a call of this procedure instead of what the call changes: a restart runs it again then.

@@ -11,6 +11,7 @@ use crate::engine::{Engine, NotedPartition, Serving};
 use crate::{Error, Result};
 use base::Instant;
 use base::time::{MILLISECOND_NS, SECOND_NS};
+use executor::WholeExecutor;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 
@@ -137,7 +138,7 @@ impl Database {
 
     #[cold]
     async fn await_end_of_leases(&self) -> Result<()> {
-        let (engine, executor) = (&self.0.engine, self.executor());
+        let (engine, executor) = (&self.0.engine, self.executor().whole());
         loop {
             let (serving, now) = (engine.catalog.served.get(), executor.now());
             match serving {

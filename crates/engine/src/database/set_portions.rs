@@ -7,6 +7,7 @@ use crate::engine::{Engine, resolve_refusal};
 use crate::mvcc::{STEPS_MAX, SetPortion, enter_reader, enter_snapshot, leave_reader};
 use crate::transaction::await_segments;
 use base::{Lsn, PartitionId};
+use executor::WholeExecutor;
 use std::ops::Bound;
 use std::rc::Rc;
 use structures::set::{Refusal, Sets};
@@ -77,7 +78,7 @@ impl Database {
             }
             match self.try_portion_of_index((partition, secondary), range, behind) {
                 Ok((portion, is_last)) => {
-                    self.executor().charge_value(portion.length_of_values());
+                    self.executor().whole().charge_value(portion.length_of_values());
                     return Ok(take(portion, is_last));
                 }
                 Err(refusal) => resolve_refusal(&self.0.engine, partition, refusal).await?,
@@ -125,7 +126,7 @@ impl Database {
             match self.try_portion_of_set((partition, is_of_arrivals), from) {
                 Ok((portion, next)) => {
                     let portion = portion.whole(&self.describe(partition)?.name)?;
-                    self.executor().charge_value(portion.length_of_values());
+                    self.executor().whole().charge_value(portion.length_of_values());
                     return Ok(take(portion, next));
                 }
                 Err(refusal) => resolve_refusal(&self.0.engine, partition, refusal).await?,

@@ -5,6 +5,7 @@ use crate::Result;
 use crate::catalog::Organization;
 use crate::engine::{self, resolve_refusal};
 use base::PartitionId;
+use executor::WholeExecutor;
 use structures::set::Sets;
 
 impl Database {
@@ -29,7 +30,7 @@ impl Database {
             };
             match seen {
                 Ok(value) => {
-                    self.executor().charge_value(value.as_ref().map_or(0, Vec::len));
+                    self.executor().whole().charge_value(value.as_ref().map_or(0, Vec::len));
                     return Ok(value);
                 }
                 Err(refusal) => resolve_refusal(&self.0.engine, partition, refusal).await?,

@@ -13,6 +13,7 @@ use crate::log::record::{Body, Record, renumbered, split};
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
 use driver::Work;
+use executor::WholeExecutor;
 use std::collections::{BTreeMap, BTreeSet};
 use structures::canary::{self, Canary};
 use structures::page::header;
@@ -204,7 +205,7 @@ impl Database {
                 return Err(Error::Shipment(why));
             }
         }
-        self.executor().charge_times(Work::ShippedChange, changes);
+        self.executor().whole().charge_times(Work::ShippedChange, changes);
         for (page, bytes) in shipment.images {
             if tried.get_mut(*page).is_some_and(|tried| !tried.has_become(bytes)) {
                 return Err(Error::Shipment(format!("{page} is not as its log records leave it")));

@@ -19,6 +19,7 @@ use crate::{Error, Result};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Lsn, PageId};
 use driver::Work;
+use executor::WholeExecutor;
 use structures::canary::{self, Canary};
 use structures::set::FieldError;
 use thiserror::Error;
@@ -59,7 +60,7 @@ impl Database {
         let _visit = Visit::new(&self.0.engine);
         let logged = self.log_shipped(shipment, at_hand, note).await.map_err(CommitFailure::NothingLogged)?;
         let Some(lsn) = logged else { return Ok(false) };
-        self.executor().pay_debt().await;
+        self.executor().whole().pay_debt().await;
         self.log().commit(lsn).await.map_err(CommitFailure::Undecided)?;
         Ok(true)
     }
@@ -227,7 +228,7 @@ impl Database {
         let pool = self.buffer().pool().borrow();
         redone.iter().for_each(|page| pool.touch(pool.frame_in_use(*page)));
         drop(pool);
-        self.executor().charge_times(Work::Redo, times);
+        self.executor().whole().charge_times(Work::Redo, times);
     }
 
     /// Waits until the transactions of other nodes up to this position of the log are durable, if the log is.

@@ -2,8 +2,9 @@
 
 use super::Database;
 use crate::transaction::{Snapshot, await_segments};
-use crate::{Error, Result};
+use crate::{AskedMoment, Error, Result};
 use base::calendar::format_unix_ns;
+use base::units::format_duration_ns;
 use base::{Instant, Lsn};
 use structures::canary::{self, Canary};
 
@@ -51,7 +52,8 @@ impl Database {
         await_segments(engine).await;
         let oldest = engine.versions.oldest_moment();
         if moment < oldest && !engine.versions.is_held(moment) {
-            return Err(Error::SnapshotTooOld { oldest });
+            let asked = AskedMoment { asked: moment.to_string(), earliest: oldest.to_string() };
+            return Err(Error::SnapshotTooOld { oldest, asked: Some(Box::new(asked)) });
         }
         let snapshot = Snapshot::begin(engine, moment);
         self.confirm(moment).await?;
@@ -68,7 +70,8 @@ impl Database {
         if time > now && !canary::is_planted(Canary::ReadFuture) {
             return Err(Error::FutureMoment { moment: time.to_string(), now: now.to_string() });
         }
-        self.as_of_found(engine.versions.moment_at(time)).await
+        let by_clock = |earliest_ns| (time.to_string(), engine.versions.on_clock(earliest_ns).to_string());
+        self.as_of_found(engine.versions.moment_at(time), by_clock).await
     }
 
     /// The database as it was at a time by the calendar, in nanoseconds since the beginning of 1970 UTC, to a hundredth of a second. The
@@ -99,14 +102,24 @@ impl Database {
         if unix_ns > now_ns {
             return Err(Error::FutureMoment { moment: format_unix_ns(unix_ns), now: format_unix_ns(now_ns) });
         }
-        self.as_of_found(versions.moment_at_unix(unix_ns)).await
+        let by_calendar = |earliest_ns| (format_unix_ns(unix_ns), format_unix_ns(earliest_ns));
+        self.as_of_found(versions.moment_at_unix(unix_ns), by_calendar).await
     }
 
-    async fn as_of_found(&self, moment: Option<Lsn>) -> Result<Snapshot> {
-        match moment {
+    /// The snapshot of a moment that a time has led to, if it has to any. `name` names that time, and the earliest one that can be read, which it gets
+    /// in nanoseconds since 1970.
+    async fn as_of_found(&self, moment: Option<Lsn>, name: impl FnOnce(u64) -> (String, String)) -> Result<Snapshot> {
+        let begun = match moment {
             Some(moment) => self.as_of(moment).await,
-            None => Err(Error::SnapshotTooOld { oldest: self.0.engine.versions.oldest_moment() }),
-        }
+            None => Err(Error::SnapshotTooOld { oldest: self.0.engine.versions.oldest_moment(), asked: None }),
+        };
+        begun.map_err(|error| match error {
+            Error::SnapshotTooOld { oldest, .. } => {
+                let (asked, earliest) = name(self.0.engine.versions.earliest_unix_ns());
+                Error::SnapshotTooOld { oldest, asked: Some(Box::new(AskedMoment { asked, earliest })) }
+            }
+            error => error,
+        })
     }
 
     /// The database as it was `age_ns` nanoseconds ago, to a hundredth of a second.
@@ -132,7 +145,12 @@ impl Database {
     pub async fn as_of_age(&self, age_ns: u64) -> Result<Snapshot> {
         let versions = &self.0.engine.versions;
         let moment = versions.unix_ns().checked_sub(age_ns).and_then(|unix_ns| versions.moment_at_unix(unix_ns));
-        self.as_of_found(moment).await
+        let ago = |ns: u64| format!("{} ago", format_duration_ns(ns as f64));
+        let by_age = |earliest_ns: u64| {
+            let earliest = ago(versions.unix_ns().saturating_sub(earliest_ns));
+            (ago(age_ns), format!("{earliest}, at {}", format_unix_ns(earliest_ns)))
+        };
+        self.as_of_found(moment, by_age).await
     }
 
     /// Waits until what was committed up to `moment` is durable.

@@ -4,6 +4,7 @@ use super::Database;
 use crate::engine::UndoProgress;
 use crate::{Error, Result};
 use base::time::{MILLISECOND_NS, SECOND_NS};
+use executor::WholeExecutor;
 
 /// How long it is waited while nothing of that gets on, in nanoseconds.
 const STILL_NS_MAX: u64 = 10 * SECOND_NS;
@@ -24,7 +25,7 @@ impl Database {
     /// # Errors
     /// [`Error::RollbackStalled`] if it fails, [`Error::StillUndoing`] if it has not got on for ten seconds, [`Error::Closed`], [`Error::LogFailed`].
     pub(super) async fn await_undone(&self) -> Result<()> {
-        let (engine, executor) = (&self.0.engine, self.executor());
+        let (engine, executor) = (&self.0.engine, self.executor().whole());
         let left = &engine.transactions.left;
         let (mut before, mut since) = (left.progress(), executor.now());
         while left.is_any() {
@@ -45,7 +46,7 @@ impl Database {
 
     /// Has the next opening go on with what is left of it.
     pub(super) async fn stop_undoing(&self) {
-        let (left, executor) = (&self.0.engine.transactions.left, self.executor());
+        let (left, executor) = (&self.0.engine.transactions.left, self.executor().whole());
         left.stop();
         // Tasks that wait for what they have locked are told.
         self.0.engine.core.locks.wake_waiters();

@@ -8,6 +8,7 @@ use crate::io::device;
 use crate::recovery::{NewCache, are_same_slots, begin_upper_cache};
 use crate::second_level::CacheSettings;
 use crate::tier_file::Kind;
+use executor::WholeExecutor;
 
 impl Database {
     /// The upper cache as it is, be it that it was changed since the database was opened; `None` if there is none.
@@ -38,7 +39,7 @@ impl Database {
     /// [`Error::Closed`](crate::Error::Closed). The driver's if its file cannot be had: then there is no upper cache.
     pub async fn set_upper_cache(&self, upper: Option<CacheSettings>) -> Result<()> {
         if let Some(upper) = &upper {
-            device(self.executor(), &upper.device)?;
+            device(self.executor().whole(), &upper.device)?;
             upper.check_upper(self.settings().buffer.page_size)?;
         }
         let (this, upper) = (self.clone(), upper.map(CacheSettings::upper));
@@ -46,13 +47,13 @@ impl Database {
     }
 
     async fn change_upper_cache(&self, upper: Option<CacheSettings>) -> Result<()> {
-        let _change = self.0.changes.turn.take(self.executor()).await;
+        let _change = self.0.changes.turn.take(self.executor().whole()).await;
         let core = &self.0.engine.core;
         core.check_open()?;
         let before = core.buffer.upper_cache();
         close(before.as_ref()).await?;
         if let (Some(tiers), Some(wanted), Some(present)) = (&before, &upper, self.upper_cache())
-            && are_same_slots(self.executor(), &present, wanted)
+            && are_same_slots(self.executor().whole(), &present, wanted)
             && !tiers.is_lost()
         {
             tiers.redesign(wanted, self.settings().force);

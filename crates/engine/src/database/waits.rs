@@ -2,7 +2,7 @@
 
 use super::Database;
 use base::TransactionId;
-use executor::Unanswered;
+use executor::{Unanswered, WholeExecutor};
 use structures::lock::Mode;
 
 /// A transaction that waits for a lock ([`Database::waits`]).
@@ -66,7 +66,7 @@ impl Database {
     /// The requests that devices have left unanswered for at least `waited_ns_min` nanoseconds, the oldest first. A device that
     /// answers no more keeps whatever needs it waiting.
     pub fn unanswered(&self, waited_ns_min: u64) -> Vec<Unanswered> {
-        self.executor().unanswered(waited_ns_min)
+        self.executor().whole().unanswered(waited_ns_min)
     }
 
     /// How many tasks wait to begin a transaction because as many are active as may run at once.

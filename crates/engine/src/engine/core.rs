@@ -9,7 +9,7 @@ use crate::statistics::{Statistics, WaitKind};
 use crate::{Error, Need, Result};
 use base::{Lsn, TransactionId};
 use driver::Work;
-use executor::Executor;
+use executor::{Executor, UserExecutor};
 use std::cell::{Cell, Ref, RefCell};
 use std::rc::Rc;
 use structures::organization::append::End;
@@ -19,7 +19,7 @@ use structures::page::{Edit, Pages, header};
 pub(crate) struct Core {
     pub executor: Executor,
     /// The handle that its users get.
-    pub callers: Executor,
+    pub callers: UserExecutor,
     pub log: Rc<Log>,
     pub buffer: Rc<Buffer>,
     pub locks: Locks,
@@ -48,7 +48,7 @@ pub(crate) fn margin_min(log: &Log, page_size: usize) -> u64 {
 
 impl Core {
     /// The executor as those who use the database have it.
-    pub fn for_callers(&self) -> &Executor {
+    pub fn for_callers(&self) -> &UserExecutor {
         &self.callers
     }
 

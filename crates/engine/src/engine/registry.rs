@@ -21,6 +21,8 @@ struct ActiveTransaction {
     is_promised: bool,
     /// Whether it is that of a closure, which has it for as long as it runs.
     is_of_closure: bool,
+    /// Whether it only reads a snapshot.
+    only_reads: bool,
 }
 
 /// The table of active transactions, indexed by lock owner.
@@ -87,12 +89,13 @@ impl Registry {
                 user,
                 is_promised: false,
                 is_of_closure: false,
+                only_reads: false,
             });
             Active(Some(Box::new(state)))
         });
         state.id = TransactionId(self.next);
         let slot = &mut self.slots[state.owner.0 as usize];
-        (slot.id, slot.is_of_closure) = (state.id, false);
+        (slot.id, slot.is_of_closure, slot.only_reads) = (state.id, false, false);
         state.began = began.unwrap_or(self.next);
         state.group = self.enter_group();
         self.next += 1;
@@ -123,14 +126,19 @@ impl Registry {
         self.slots.iter().filter_map(|slot| slot.user.get())
     }
 
-    /// The active transactions, but those that end by themselves.
+    /// The active transactions, but those that end by themselves and those that only read a snapshot.
     pub fn owners_in_use(&self) -> Vec<Owner> {
         (0..)
             .map(Owner)
             .zip(&self.slots)
-            .filter(|(_, slot)| slot.user.get().is_some())
+            .filter(|(_, slot)| slot.user.get().is_some() && !slot.only_reads)
             .map(|(owner, _)| owner)
             .collect()
+    }
+
+    /// Notes that a transaction only reads a snapshot.
+    pub fn give_to_snapshot(&mut self, owner: Owner) {
+        self.slots[owner.0 as usize].only_reads = true;
     }
 
     /// Notes that a transaction is a closure's.

@@ -42,7 +42,7 @@ pub(crate) struct Transactions {
     pub active: Cell<usize>,
     /// How many of those only read a snapshot.
     pub reading: Cell<usize>,
-    /// How many transactions may be active: the multiprogramming level, or none while a sweep waits for them to end.
+    /// How many transactions may be active, those not counted that only read a snapshot: the multiprogramming level, or none while a sweep waits for them to end.
     pub admitted_max: Cell<usize>,
     /// Log bytes of updates by transactions that have not ended: about what rolling them all back would log.
     pub unfinished: Cell<u64>,

@@ -66,7 +66,8 @@ async fn is_whole(target: &BackupPlace) -> Result<bool> {
     }
 }
 
-/// A place that no other backup of the database goes to until this is dropped.
+/// A place that no other backup of the database goes to until this is dropped. If it is a directory that was missing, and nothing is in it by then, it
+/// goes, too.
 pub(super) struct ClaimedPlace {
     engine: Rc<Engine>,
     device: DeviceId,
@@ -88,6 +89,7 @@ impl ClaimedPlace {
 impl Drop for ClaimedPlace {
     fn drop(&mut self) {
         self.engine.catalog.backed_up_to.borrow_mut().remove(&self.device);
+        self.engine.core.executor.remove_attached(self.device);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::statistics::Event;
 use crate::transaction::{Committing, EarlyCommit};
 use crate::{Error, Result};
 use base::time::MICROSECOND_NS;
-use executor::{Executor, TaskId, catch_panic};
+use executor::{Executor, TaskId, WholeExecutor, catch_panic};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -84,7 +84,7 @@ impl Idle {
 
 /// A transaction executor.
 pub(super) async fn serve(inner: Rc<ServerState>, number: u8) {
-    let executor = inner.database.executor();
+    let executor = inner.database.executor().whole();
     inner.serving.borrow_mut().push(executor.current());
     let mut streak = 0;
     loop {
@@ -123,7 +123,7 @@ fn taken(place: &mut Option<Request>) -> Request {
 impl ServerState {
     /// The next request for the executor `number`. If there are more, another executor is woken, in case this one blocks.
     fn next(&self, number: u8) -> Option<Request> {
-        let executor = self.database.executor();
+        let executor = self.database.executor().whole();
         if self.idle.has_before(number) {
             // The work came after that executor had looked for it.
             if self.has_work() {
@@ -225,7 +225,7 @@ impl ServerState {
     }
 
     fn put_back(&self, mut request: Request) {
-        let executor = self.database.executor();
+        let executor = self.database.executor().whole();
         request.restarts += 1;
         if let Some(began) = request.age {
             self.database.statistics().tell(&Event::Retry { began, tries: request.restarts, cause: None });
@@ -240,7 +240,7 @@ impl ServerState {
     #[cold]
     fn release_after(self: &Rc<Self>, committing: Committing, request: Request, answer: Vec<u8>) {
         let inner = Rc::clone(self);
-        self.database.executor().of_library().spawn(async move {
+        self.database.executor().whole().of_library().spawn(async move {
             let result = committing.await;
             inner.respond(request, result.map(|()| answer));
         });
@@ -248,7 +248,7 @@ impl ServerState {
 
     /// Answers now.
     pub(super) fn respond(&self, request: Request, answer: Result<Vec<u8>, Error>) {
-        let executor = self.database.executor();
+        let executor = self.database.executor().whole();
         let response_ns = executor.round_now().since_ns(request.submitted);
         self.statistics.answered(answer.is_ok(), request.restarts, response_ns);
         let Request { from, tag, parameters, submitted, .. } = request;
@@ -260,7 +260,7 @@ impl ServerState {
     pub(super) fn end_one(&self) {
         self.unanswered.set(self.unanswered.get() - 1);
         if self.is_over() {
-            self.done.wake_all(self.database.executor());
+            self.done.wake_all(self.database.executor().whole());
         }
     }
 }

@@ -6,7 +6,7 @@ use super::{ProcedureId, ServerState};
 use crate::{Error, Result};
 use base::Instant;
 use driver::Work;
-use executor::{Executor, WaitQueue};
+use executor::{Executor, WaitQueue, WholeExecutor};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -68,7 +68,7 @@ impl MessageServer {
     /// # Errors
     /// [`Error::Closed`] if the server takes no more requests.
     pub async fn submit(&self, procedure: ProcedureId, tag: u64, parameters: Vec<u8>) -> Result<()> {
-        let (server, executor) = (&*self.server, self.server.database.executor());
+        let (server, executor) = (&*self.server, self.server.database.executor().whole());
         executor.charge(Work::Message);
         executor.pay_debt().await;
         let submitted = executor.round_now();
@@ -90,7 +90,7 @@ impl MessageServer {
 
     /// Waits until there are responses and adds all of them to `batch`.
     pub async fn receive(&self, batch: &mut Vec<Response>) {
-        let executor = self.server.database.executor();
+        let executor = self.server.database.executor().whole();
         loop {
             let taken = {
                 let mut responses = self.mailbox.responses.borrow_mut();

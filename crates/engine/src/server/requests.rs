@@ -8,7 +8,7 @@
 use super::message::Mailbox;
 use super::{ProcedureId, ServerState};
 use base::Instant;
-use executor::{Executor, WaitQueue};
+use executor::{Executor, WaitQueue, WholeExecutor};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -88,7 +88,7 @@ impl Restarts {
 
 /// Watches the restart queue.
 pub(super) async fn restart(inner: Rc<ServerState>) {
-    let executor = inner.database.executor();
+    let executor = inner.database.executor().whole();
     while !inner.is_over() {
         match inner.restarts.next() {
             None => inner.restarts.bell.wait(executor).await,

@@ -10,7 +10,7 @@ use super::requests::Request;
 use crate::statistics::add;
 use crate::{Error, Result};
 use base::{Instant, Lsn};
-use executor::{Executor, WaitQueue};
+use executor::{Executor, WaitQueue, WholeExecutor};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -58,7 +58,7 @@ impl ServerState {
         if lsn <= log.durable() {
             return self.respond(request, answer);
         }
-        let ended = self.database.executor().round_now();
+        let ended = self.database.executor().whole().round_now();
         let held = Held { lsn, request, answer, ended };
         let mut all = self.responses.held.borrow_mut();
         let was_empty = all.is_empty();
@@ -71,12 +71,12 @@ impl ServerState {
         }
         drop(all);
         if was_empty {
-            self.responses.call(self.database.executor());
+            self.responses.call(self.database.executor().whole());
         }
     }
 
     fn release(&self, up_to: Lsn, outcome: &Result<(), Error>) {
-        let now = self.database.executor().round_now();
+        let now = self.database.executor().whole().round_now();
         while let Some(Held { request, answer, ended, .. }) = self.responses.pop_up_to(up_to) {
             add(&self.database.statistics().commit_wait_ns, now.since_ns(ended));
             self.respond(request, outcome.clone().and(answer));
@@ -86,7 +86,7 @@ impl ServerState {
 
 /// Releases responses as the log becomes durable.
 pub(super) async fn release(inner: Rc<ServerState>) {
-    let (executor, log) = (inner.database.executor(), inner.database.log());
+    let (executor, log) = (inner.database.executor().whole(), inner.database.log());
     loop {
         let Some(first) = inner.responses.first() else {
             if inner.is_over() {

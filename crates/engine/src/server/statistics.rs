@@ -4,6 +4,7 @@ use super::{MESSAGE_GROUP, TRANSACTION_GROUP, TransactionServer};
 use crate::{checkpoint, log};
 use base::Instant;
 use base::statistics::TimeWeighted;
+use executor::WholeExecutor;
 use std::cell::{Cell, RefCell};
 
 /// CPU time by server, in nanoseconds (section 4.1, table 4.1).
@@ -131,7 +132,7 @@ impl ServerStatistics {
 impl TransactionServer {
     /// What the server did.
     pub fn report(&self) -> ServerReport {
-        let (counted, executor) = (&self.0.statistics, self.database().executor());
+        let (counted, executor) = (&self.0.statistics, self.database().executor().whole());
         let queue = counted.queue.borrow();
         let accounts = executor.accounts();
         let cpu_ns = |name| accounts.iter().find(|(known, _)| *known == name).map_or(0, |(_, ns)| *ns);

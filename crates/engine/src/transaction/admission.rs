@@ -24,7 +24,7 @@ impl Drop for Nested<'_> {
     }
 }
 
-/// Waits until fewer transactions are active than may be.
+/// Waits until fewer transactions are active than may be. Snapshots do not count.
 ///
 /// # Errors
 /// [`Error::TooManyTransactions`] if all that are active wait for this task, or for others that wait for the same.
@@ -34,7 +34,7 @@ pub(super) async fn wait(engine: &Engine) -> Result<()> {
     let task = executor.current();
     let is_nested = transactions.registry.borrow().users().any(|user| user.task() == task);
     let (own_wait, mut nested) = (OwnWait::new(engine, Sought::Beginning), None);
-    while transactions.active.get() >= transactions.admitted_max.get() {
+    while transactions.may_change() >= transactions.admitted_max.get() {
         if nested.is_none() && (is_nested || executor.are_answers_awaited()) {
             nested = Some(Nested::new(engine, task));
         }

@@ -323,6 +323,12 @@ pub(super) fn charge_copies(core: &Core, sets: &mut Sets) {
 
 /// Removes an ended transaction and admits the next one.
 pub(super) fn retire(engine: &Engine, state: Active) {
+    remove(engine, state);
+    engine.transactions.admission.wake_one(&engine.core.executor);
+}
+
+/// Removes an ended transaction. One that has only read a snapshot makes no room for others.
+pub(super) fn remove(engine: &Engine, state: Active) {
     engine.core.locks.retire(state.owner);
     engine.transactions.unfinished.set(engine.transactions.unfinished.get() - state.logged);
     if state.reserved > 0 {
@@ -341,5 +347,4 @@ pub(super) fn retire(engine: &Engine, state: Active) {
         end_views(&engine.versions, isolation, at);
     }
     engine.transactions.active.set(engine.transactions.active.get() - 1);
-    engine.transactions.admission.wake_one(&engine.core.executor);
 }

@@ -26,7 +26,7 @@ impl Transaction {
         if let (Some(view), Some(since)) = (entries.view(), tree.since)
             && view.at < since
         {
-            return Err(Error::SnapshotTooOld { oldest: since });
+            return Err(Error::SnapshotTooOld { oldest: since, asked: None });
         }
         while let Some((_, key)) = self.next(&mut entries).await? {
             let value = match entries.view() {

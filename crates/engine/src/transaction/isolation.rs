@@ -7,7 +7,7 @@
 //! beside it sees it as a writer like any other, because its changes take locks and wait for readers of ranges as all do.
 
 use super::Transaction;
-use super::commit::retire;
+use super::commit::remove;
 use crate::engine::{Engine, Isolation, segments_returned};
 use crate::mvcc::{ReadView, enter_reader, enter_snapshot, read_at, rest};
 use crate::version::{ReaderPace, VersionStore, View};
@@ -28,6 +28,7 @@ pub(crate) async fn await_segments(engine: &Engine) {
 pub(crate) fn begin_reading(engine: &Rc<Engine>, at: Lsn) -> Transaction {
     engine.transactions.active.set(engine.transactions.active.get() + 1);
     let mut state = engine.transactions.registry.borrow_mut().begin(None);
+    engine.transactions.registry.borrow_mut().give_to_snapshot(state.owner);
     (state.isolation, state.at) = (Isolation::Snapshot, at);
     state.user.set(Some(engine.core.executor.caller()));
     enter_snapshot(engine, at);
@@ -86,7 +87,7 @@ impl Transaction {
         self.ended = true;
         let state = std::mem::take(&mut self.state);
         self.engine.core.locks.release_all(state.owner, None);
-        retire(&self.engine, state);
+        remove(&self.engine, state);
     }
 
     /// Gives back the locks of a transaction that has only read, which goes on.

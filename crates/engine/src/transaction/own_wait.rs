@@ -231,11 +231,11 @@ impl Search<'_> {
         })
     }
 
-    /// Of all that are active, one of which must end before another one begins. While a sweep waits for their ends, it is that which goes on.
+    /// Of all that are active but for snapshots, one of which must end before another one begins. While a sweep waits for their ends, it is that which goes on.
     fn of_active(&mut self) -> End {
         let transactions = &self.engine.transactions;
         let owners = transactions.registry.borrow().owners_in_use();
-        let (active, level) = (transactions.active.get(), transactions.rules.multiprogramming_level);
+        let (active, level) = (transactions.may_change(), transactions.rules.multiprogramming_level);
         let is_swept = transactions.admitted_max.get() != level;
         // One that ends by itself has no user.
         if is_swept || active < level || owners.len() != active {

@@ -433,7 +433,7 @@ impl Transaction {
 pub(super) fn check_since(found: &Partition, secondary: usize, view: View) -> Result<()> {
     let index = found.typed()?.index(secondary).map_err(|error| found.field_error(error))?;
     match index.since() {
-        Some(since) if view.at < since => Err(Error::SnapshotTooOld { oldest: since }),
+        Some(since) if view.at < since => Err(Error::SnapshotTooOld { oldest: since, asked: None }),
         _ => Ok(()),
     }
 }

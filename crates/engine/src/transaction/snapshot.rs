@@ -214,7 +214,11 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Transaction::scan_set`].
-    pub async fn portion_of_set(&mut self, partition: PartitionId, from: u64) -> Result<(SetPortion, Option<u64>)> {
+    pub(crate) async fn portion_of_set(
+        &mut self,
+        partition: PartitionId,
+        from: u64,
+    ) -> Result<(SetPortion, Option<u64>)> {
         self.0.portion_of_set(partition, from).await
     }
 
@@ -223,7 +227,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Snapshot::range`].
-    pub async fn portion_of_index(
+    pub(crate) async fn portion_of_index(
         &mut self,
         (partition, secondary): (PartitionId, usize),
         range: &EntryRange,

@@ -29,7 +29,7 @@ impl super::Versions {
     /// [`Error::SnapshotTooOld`].
     pub(super) fn check_emptied(&self, partition: PartitionId, at: Lsn) -> Result<(), Error> {
         match self.emptied.0.iter().find(|(of, since)| *of == partition && at < *since) {
-            Some((_, since)) => Err(Error::SnapshotTooOld { oldest: *since }),
+            Some((_, since)) => Err(Error::SnapshotTooOld { oldest: *since, asked: None }),
             None => Ok(()),
         }
     }

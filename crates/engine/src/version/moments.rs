@@ -34,6 +34,11 @@ impl Moments {
         self.commits.front().filter(|(at, _)| *at <= time).map(|(_, commit)| *commit)
     }
 
+    /// From when on times lead to moments that are not before `oldest`, if any is known.
+    pub(super) fn since(&self, oldest: Lsn) -> Option<Instant> {
+        self.commits.iter().find(|(_, commit)| *commit >= oldest).map(|(at, _)| *at)
+    }
+
     /// The last commit by that time, to the resolution; `None` if that is forgotten or was none.
     pub(super) fn at(&self, time: Instant) -> Option<Lsn> {
         let after = self.commits.partition_point(|(at, _)| *at <= time);
@@ -54,6 +59,11 @@ mod tests {
         }
         let at = |moments: &Moments, ms| moments.at(time(ms)).map(|lsn| lsn.0);
         assert_eq!([99, 100, 199, 200, 999].map(|ms| at(&moments, ms)), [None, Some(2), Some(2), Some(3), Some(4)]);
+        assert_eq!(
+            [0, 2, 3, 4].map(|oldest| moments.since(Lsn(oldest))),
+            [100, 100, 200, 300].map(|ms| Some(time(ms)))
+        );
+        assert_eq!(moments.since(Lsn(5)), None);
         assert_eq!(moments.forget_before(time(50)), None);
         assert_eq!(moments.forget_before(time(250)), Some(Lsn(3)));
         assert_eq!([150, 250].map(|ms| at(&moments, ms)), [None, Some(3)]);

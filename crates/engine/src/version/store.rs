@@ -104,6 +104,16 @@ impl VersionStore {
         self.versions.borrow().moment_at(Instant::from_ns(unix_ns))
     }
 
+    /// The earliest time that can be read, as [`VersionStore::unix_ns`] tells times.
+    pub fn earliest_unix_ns(&self) -> u64 {
+        self.versions.borrow().readable_since((self.present(), self.now())).ns()
+    }
+
+    /// A time by the calendar on the executor's clock, which began with it at the earliest.
+    pub fn on_clock(&self, unix_ns: u64) -> Instant {
+        Instant::from_ns(unix_ns.saturating_sub(self.unix_began_ns))
+    }
+
     /// The present moment by the calendar as the opening found it.
     pub(super) fn now(&self) -> Instant {
         self.executor.now().plus_ns(self.unix_began_ns)

@@ -5,6 +5,7 @@ use crate::ground::things::*;
 use base::{PartitionId, Random};
 use entresol_engine::catalog::IndexSpec;
 use entresol_engine::{Database, Error, PartitionSpec, Transaction};
+use executor::WholeExecutor;
 use std::cell::Cell;
 use std::rc::Rc;
 use virtual_driver::Media;
@@ -13,7 +14,7 @@ use virtual_driver::Media;
 pub async fn writer(database: Database, things: PartitionId, number: u64, stop: Rc<Cell<bool>>) -> Vec<String> {
     let random = &mut Random::stream(number, "writers");
     while !stop.get() {
-        let executor = database.executor().clone();
+        let executor = database.executor().whole().clone();
         let work = async |tx: &mut Transaction| {
             for _ in 0..random.between(1, 5) {
                 let key = (random.below(400) as u32).to_be_bytes();

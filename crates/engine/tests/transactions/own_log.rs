@@ -4,7 +4,7 @@ use crate::ground::machine::run;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PartitionId, TransactionId};
 use entresol_engine::{Database, Error, PartitionSpec, Result, Settings, Transaction, log};
-use executor::JoinHandle;
+use executor::{JoinHandle, WholeExecutor};
 use std::cell::Cell;
 use std::rc::Rc;
 use virtual_driver::Media;
@@ -104,7 +104,7 @@ fn one_whose_own_changes_leave_no_room_for_those_of_another_is_told() {
 fn one_whose_own_locks_keep_the_transaction_that_keeps_the_log_is_told() {
     in_a_task(async |database, notes| {
         database.transaction(async |tx| fill(tx, notes, "shared", 1).await).await?;
-        let executor = database.executor().clone();
+        let executor = database.executor().whole().clone();
         let mut holder = database.begin().await?;
         let (between, oldest) = change_and_then_shared(database, notes, 100, 0);
         assert!(holder.get_for_update(notes, b"shared 000000").await?.is_some());
@@ -121,7 +121,7 @@ fn one_whose_own_locks_keep_the_transaction_that_keeps_the_log_is_told() {
 fn one_that_waits_first_and_is_waited_for_later_is_told() {
     in_a_task(async |database, notes| {
         database.transaction(async |tx| fill(tx, notes, "shared", 1).await).await?;
-        let executor = database.executor().clone();
+        let executor = database.executor().whole().clone();
         let (between, oldest) = change_and_then_shared(database, notes, 1, 30 * SECOND_NS);
         executor.sleep_ns(10 * MILLISECOND_NS).await;
         let mut holder = database.begin().await?;
@@ -142,7 +142,7 @@ fn one_that_waits_first_and_is_waited_for_later_is_told() {
 #[test]
 fn none_is_told_while_others_may_make_room() {
     in_a_task(async |database, notes| {
-        let executor = database.executor().clone();
+        let executor = database.executor().whole().clone();
         let mut holder = database.begin().await?;
         let beside = executor.spawn({
             let database = database.clone();
@@ -168,7 +168,7 @@ fn none_is_told_while_others_may_make_room() {
 #[test]
 fn what_is_done_beside_its_own_at_the_same_time_waits() {
     in_a_task(async |database, notes| {
-        let executor = database.executor().clone();
+        let executor = database.executor().whole().clone();
         let hold = async {
             let mut holder = database.begin().await?;
             fill(&mut holder, notes, "own", 100).await?;

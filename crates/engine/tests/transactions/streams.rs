@@ -5,6 +5,7 @@ use base::PartitionId;
 use base::time::SECOND_NS;
 use entresol_engine::temp::{RecordStream, Rows};
 use entresol_engine::{Database, Direction, Error, Isolation, PartitionSpec, Result, Settings, Transaction, buffer};
+use executor::WholeExecutor;
 use futures_util::stream::FusedStream;
 #[expect(unused_imports, reason = "none of their names is in the way of a scan's own")]
 use futures_util::{FutureExt, StreamExt, TryFutureExt, TryStreamExt};
@@ -85,7 +86,7 @@ fn a_stream_of_a_snapshot_shows_its_moment() {
 #[test]
 fn a_stream_waits_where_its_scan_would_and_may_be_given_up_there() {
     with_tree(async |database, tree| {
-        let executor = database.executor().clone();
+        let executor = database.executor().whole().clone();
         let mut holder = database.begin().await?;
         holder.put(tree, &500_u32.to_be_bytes(), b"held").await?;
         executor.spawn(async move {

@@ -4,6 +4,7 @@ use crate::ground::machine::run;
 use base::PartitionId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use entresol_engine::{Database, Error, Internals, PartitionSpec, Result, Settings, Transaction};
+use executor::WholeExecutor;
 use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -44,7 +45,7 @@ pub(super) async fn both<A, B>(one: impl Future<Output = A>, other: impl Future<
 fn a_wait_has_the_limit_of_the_settings_or_of_its_transaction() {
     let settings = Settings { lock_wait_ns_max: Some(2 * SECOND_NS), ..Settings::default() };
     with_notes(settings, async |database, notes| {
-        let executor = database.executor().clone();
+        let executor = database.executor().whole().clone();
         let mut holder = database.begin().await?;
         holder.put(notes, b"milk", &[2]).await?;
         let wait = |limit: Option<u64>| {
@@ -138,7 +139,7 @@ fn a_task_is_told_that_it_waits_for_itself_by_way_of_another() {
 #[test]
 fn a_wait_that_ends_is_none_for_oneself() {
     with_notes(Settings::default(), async |database, notes| {
-        let executor = database.executor().clone();
+        let executor = database.executor().whole().clone();
         let put = async |number| database.transaction(async |tx| tx.put(notes, b"milk", &[number]).await).await;
         // Another task has the transaction, and rests.
         let mut given = database.begin().await?;
@@ -215,7 +216,7 @@ fn tasks_that_all_wait_to_begin_another_transaction_are_told() {
         assert_eq!(refusals.get(), 1, "one gives way, the others go on");
         // Without others of its own a task waits for as long as it takes.
         let held = database.begin().await?;
-        let (two, executor) = ([database.begin().await?, database.begin().await?], database.executor().clone());
+        let (two, executor) = ([database.begin().await?, database.begin().await?], database.executor().whole().clone());
         let waits = {
             let database = database.clone();
             executor.spawn(async move { database.transaction(async |tx| tx.put(notes, b"milk", &[9]).await).await })
@@ -250,6 +251,33 @@ fn a_transaction_that_waits_for_a_task_which_waits_for_it_is_ended_by_the_limit(
             .await?;
         let waited_ns = database.executor().now().since_ns(began);
         assert!((2 * SECOND_NS..3 * SECOND_NS).contains(&waited_ns), "{waited_ns}");
+        Ok(())
+    });
+}
+
+#[test]
+fn snapshots_count_for_no_limit_of_transactions() {
+    let settings = Settings { multiprogramming_level: 1, ..Settings::default() };
+    with_notes(settings, async |database, notes| {
+        let mut before = [database.snapshot().await?, database.snapshot().await?];
+        // One beside it, of the same task and of another.
+        let mut tx = database.begin().await?;
+        tx.put(notes, b"milk", &[2]).await?;
+        assert_eq!(database.begin().await.err(), Some(Error::TooManyTransactions { level: 1 }));
+        let mut beside = database.snapshot().await?;
+        let waits = {
+            let database = database.clone();
+            let executor = database.executor().whole().clone();
+            executor.spawn(async move { database.transaction(async |tx| tx.put(notes, b"bread", &[3]).await).await })
+        };
+        for snapshot in before.iter_mut().chain([&mut beside]) {
+            assert_eq!(snapshot.get(notes, b"milk").await?, Some(vec![1]));
+        }
+        database.executor().sleep_ns(SECOND_NS).await;
+        assert_eq!((waits.is_finished(), database.waiting_to_begin()), (false, 1), "one at a time, as ever");
+        tx.commit().await?;
+        waits.join().await?;
+        assert_eq!(before[0].get(notes, b"bread").await?, None);
         Ok(())
     });
 }

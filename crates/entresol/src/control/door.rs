@@ -7,7 +7,7 @@ use crate::reply::Wakes;
 use crate::requests::{Host, Requests};
 use driver::Fault;
 use engine::{Database, Error};
-use executor::{JoinHandle, mailbox};
+use executor::{JoinHandle, WholeExecutor, mailbox};
 use std::cell::RefCell;
 use std::future::poll_fn;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -84,7 +84,7 @@ impl Door {
         while let Some(askers) = poll_fn(|context| self.poll(context)).await {
             served.retain(|task| !task.is_finished());
             for asker in askers {
-                let executor = &database.executor().of_library();
+                let executor = &database.executor().whole().of_library();
                 let (wakes, (sender, requests)) = (Wakes::new(), mailbox(executor));
                 let host = Host::Engine(database.clone(), RefCell::default());
                 let host = Requests::new(host, executor, &wakes);

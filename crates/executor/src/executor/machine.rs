@@ -27,6 +27,12 @@ impl Executor {
         Ok(device)
     }
 
+    /// Removes a directory that attaching it has created, if it is empty; see
+    /// [`Driver::remove_attached`](driver::Driver::remove_attached).
+    pub fn remove_attached(&self, device: DeviceId) {
+        self.0.driver.borrow_mut().remove_attached(device);
+    }
+
     /// What is known of a device.
     pub fn traits(&self, device: DeviceId) -> DeviceTraits {
         self.0.driver.borrow().traits(device)

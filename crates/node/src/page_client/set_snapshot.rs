@@ -141,7 +141,9 @@ impl PageSnapshot {
                     let kind = if is_denied { FaultKind::Denied } else { FaultKind::Device };
                     return Err(Fault::new(kind, reason).into());
                 }
-                Some(SetAnswer::TooOld { oldest }) => return Err(Error::SnapshotTooOld { oldest: Lsn(oldest) }),
+                Some(SetAnswer::TooOld { oldest }) => {
+                    return Err(Error::SnapshotTooOld { oldest: Lsn(oldest), asked: None });
+                }
                 Some(said) => return Ok(said),
             }
         }

@@ -343,7 +343,7 @@ impl PageSnapshot {
         match state {
             SnapshotState::Asked => Ok(None),
             SnapshotState::Open(moment) => Ok(Some(moment)),
-            SnapshotState::TooOld { oldest } => Err(Error::SnapshotTooOld { oldest }),
+            SnapshotState::TooOld { oldest } => Err(Error::SnapshotTooOld { oldest, asked: None }),
             SnapshotState::Undecided(reason) => Err(Fault::new(FaultKind::Device, reason).into()),
             SnapshotState::Over => Err(Fault::new(FaultKind::Reset, "the snapshot has ended with its session").into()),
         }

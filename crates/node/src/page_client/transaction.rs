@@ -18,7 +18,7 @@ use engine::page::{Change, Edit, Pages, header};
 use engine::second_level::design::Pattern;
 use engine::undo::Undo;
 use engine::{Error, Need, Result};
-use executor::Executor;
+use executor::UserExecutor;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
@@ -132,7 +132,7 @@ impl PageTransaction {
     }
 
     /// What the node runs on.
-    pub fn executor(&self) -> &Executor {
+    pub fn executor(&self) -> &UserExecutor {
         self.client.for_users()
     }
 

@@ -3,6 +3,7 @@
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::canary::{self, Canary};
 use engine::{Database, Internals};
+use executor::WholeExecutor;
 
 /// How long it is waited while nothing of that gets on, in nanoseconds.
 const STILL_NS_MAX: u64 = 60 * SECOND_NS;
@@ -12,7 +13,7 @@ pub(super) async fn await_ends(database: &Database) -> engine::Result<()> {
     if canary::is_planted(Canary::ServedLoser) {
         return Ok(());
     }
-    let (executor, log) = (database.executor(), database.log());
+    let (executor, log) = (database.executor().whole(), database.log());
     let (mut end, mut since) = (log.end(), executor.now());
     while let Err(error) = database.check_ended() {
         // Nothing gets on behind that.

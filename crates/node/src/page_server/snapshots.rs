@@ -88,7 +88,7 @@ impl ServerNode {
         let Some(moment) = moment else { return };
         let said = match self.look_at_past(moment, partition, &ask).await {
             Ok(said) => said,
-            Err(Error::SnapshotTooOld { oldest }) => SetAnswer::TooOld { oldest: oldest.0 },
+            Err(Error::SnapshotTooOld { oldest, .. }) => SetAnswer::TooOld { oldest: oldest.0 },
             Err(error) => SetAnswer::Failed { is_denied: false, reason: error.to_string() },
         };
         let (client, number) = snapshot;
@@ -106,11 +106,11 @@ impl ServerNode {
                 let range = EntryRange { from: from.clone(), to: to.as_ref().map(|SetValue(to)| to.clone()) };
                 let behind = behind.as_ref().map(|(SetValue(of), SetValue(key))| (&of[..], &key[..]));
                 let at = (partition, usize::from(*index));
-                let (portion, is_last) = view.portion_of_index(at, &range, behind).await?;
+                let (portion, is_last) = self.database.past_portion_of_index(&mut view, at, &range, behind).await?;
                 shown(portion.records, (is_last, None))
             }
             PastAsk::Scan(from) => {
-                let (portion, next) = view.portion_of_set(partition, *from).await?;
+                let (portion, next) = self.database.past_portion_of_set(&mut view, partition, *from).await?;
                 shown(portion.records, (next.is_none(), next))
             }
         })

@@ -50,7 +50,7 @@ async fn serve_as(
 ) -> (PageServer, PartitionId) {
     let database = Database::create(&executor, settings()).await.expect("the medium is empty");
     let counters = database.create_partition(spec).await.expect("there is room");
-    let transport = Rc::new(Plain(executor));
+    let transport = Rc::new(Plain(executor.for_users()));
     let settings =
         page_server::ServerSettings { algorithm, chances: CHANCES, message_size_min: 0, has_leases, grants: None };
     (PageServer::serve(&database, transport, address, settings).await.expect("the port is free"), counters)
@@ -101,7 +101,7 @@ pub fn joined_on(
         let executor = executors[number as usize].clone();
         let settings = suit(client_settings(machines.address(number), frames));
         let joining = executor.clone().spawn(async move {
-            let transport = Rc::new(Plain(executor.clone()));
+            let transport = Rc::new(Plain(executor.for_users()));
             PageClient::join(&executor, transport, at, settings).await
         });
         let client = cluster.run(joining).expect("they go on").expect("the server listens");

@@ -107,7 +107,7 @@ fn client_settings(address: SocketAddr, commits_pages: bool) -> ClientSettings {
 
 async fn join(executor: Executor, server: SocketAddr, settings: ClientSettings) -> PageClient {
     executor.sleep_ns(1_000).await;
-    let transport = Rc::new(Plain(executor.clone()));
+    let transport = Rc::new(Plain(executor.for_users()));
     PageClient::join(&executor, transport, server, settings).await.expect("the server listens")
 }
 

@@ -60,7 +60,7 @@ fn memory_of(pages: usize, kind: Answers) -> Vec<u8> {
 /// Plain sockets, or with the credentials of a directory TLS.
 pub fn transport(ground: &Ground, credentials: Option<&Path>) -> Rc<dyn Transport> {
     match credentials {
-        None => Rc::new(Plain(ground.executor.clone())),
+        None => Rc::new(Plain(ground.executor.for_users())),
         Some(directory) => Rc::new(ground.tls(files(directory))),
     }
 }

@@ -93,14 +93,14 @@ impl Ground {
     }
 
     pub fn tls(&self, files: Files) -> Tls {
-        self.tls_over(Rc::new(Plain(self.executor.clone())), files, None)
+        self.tls_over(Rc::new(Plain(self.executor.for_users())), files, None)
     }
 
     pub fn tls_over(&self, raw: Rc<dyn Transport>, files: Files, server_name: Option<&str>) -> Tls {
         let notices = Rc::clone(&self.notices);
         let notice = Box::new(move |words: &str| notices.borrow_mut().push(words.to_owned()));
         let options = Options { files, server_name: server_name.map(str::to_owned), notice };
-        Tls::new(&self.executor, raw, options).expect("the credentials are good")
+        Tls::new(&self.executor.for_users(), raw, options).expect("the credentials are good")
     }
 
     pub fn run<T>(&self, work: impl AsyncFnOnce() -> T) -> T {

@@ -72,7 +72,7 @@ impl Channel for Wire {
 #[allow(dead_code, reason = "not every test is below TLS")]
 pub fn tapped(executor: &executor::Executor) -> (Rc<dyn Transport>, Rc<Tap>) {
     let tap = Rc::<Tap>::default();
-    (Rc::new(Tapped(Plain(executor.clone()), Rc::clone(&tap))), tap)
+    (Rc::new(Tapped(Plain(executor.for_users()), Rc::clone(&tap))), tap)
 }
 
 /// Whether the bytes are somewhere among these.

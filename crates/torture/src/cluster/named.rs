@@ -93,7 +93,7 @@ impl NamedChannel {
 impl Transport for Named {
     fn listen(&self, address: SocketAddr) -> Future<'_, Result<Rc<dyn Acceptor>, Fault>> {
         Box::pin(async move {
-            let inner = Plain(self.executor.clone()).listen(address).await?;
+            let inner = Plain(self.executor.for_users()).listen(address).await?;
             let transport =
                 Named { executor: self.executor.clone(), at_once: self.at_once, shares_names: self.shares_names };
             Ok(Rc::new(NamedAcceptor { inner, transport }) as Rc<dyn Acceptor>)
@@ -102,7 +102,7 @@ impl Transport for Named {
 
     fn connect<'a>(&'a self, address: SocketAddr, name: Option<&'a str>) -> Future<'a, Result<Rc<dyn Channel>, Fault>> {
         Box::pin(async move {
-            let inner = Plain(self.executor.clone()).connect(address, name).await?;
+            let inner = Plain(self.executor.for_users()).connect(address, name).await?;
             Ok(self.channel(inner, None))
         })
     }

@@ -111,7 +111,7 @@ async fn read_moments(context: &RunContext, database: &Database) -> Result<()> {
     let moments = context.oracle.borrow().moments.clone();
     for (moment, other) in moments.iter().rev().step_by(moments.len() / MOMENTS_MAX + 1).copied() {
         let snapshot = match database.as_of(moment).await {
-            Err(Error::SnapshotTooOld { oldest }) => {
+            Err(Error::SnapshotTooOld { oldest, .. }) => {
                 let first = database.recovery().oldest_moment;
                 let is_possible = oldest > moment && oldest <= present;
                 if !is_possible || first.is_some_and(|first| first <= moment) && !has_given_up(database) {
@@ -126,7 +126,7 @@ async fn read_moments(context: &RunContext, database: &Database) -> Result<()> {
         let mut reader = SnapshotReader { database, snapshot, number, oracle };
         for store in &contention.stores {
             match reader.read_all(*store, contention.keys).await {
-                Err(Error::SnapshotTooOld { oldest }) => {
+                Err(Error::SnapshotTooOld { oldest, .. }) => {
                     let is_possible = oldest > moment && oldest <= present;
                     if !is_possible || !has_given_up(&reader.database) {
                         context.wrong(format!("{store:?} as of {moment} is too old; the oldest is {oldest}"));

@@ -4,7 +4,7 @@ use super::{
 };
 use base::PartitionId;
 use engine::{Internals, Result};
-use executor::{Cluster, Executor, JoinHandle};
+use executor::{Cluster, Executor, JoinHandle, WholeExecutor};
 use node::algorithm::{self, Algorithm};
 use node::channel::Plain;
 use node::page_client::PageClient;
@@ -89,12 +89,12 @@ fn go(machines: &mut Machines<'_>, running: &Running, until: base::Instant) -> R
 }
 
 fn start(model: &PageServerModel, machines: &mut Machines<'_>, seed: u64) -> Result<Running> {
-    let executor = machines.database.executor().clone();
+    let executor = machines.database.executor().whole().clone();
     let address = SocketAddr::new(machines.addresses[0], PORT);
     let settings = server_settings(model);
     let serving: JoinHandle<_> = {
         let database = machines.database.clone();
-        let transport = Rc::new(Plain(executor.clone()));
+        let transport = Rc::new(Plain(executor.for_users()));
         executor.spawn(async move { PageServer::serve(&database, transport, address, settings).await })
     };
     let server = machines.cluster.run(serving).expect("described machines go on")?;
@@ -107,7 +107,7 @@ fn start(model: &PageServerModel, machines: &mut Machines<'_>, seed: u64) -> Res
         let settings = client_settings(model, machines.database.settings().buffer.page_size, own);
         let joining = executor.clone().spawn(async move {
             executor.sleep_ns(ahead_ns.saturating_sub(executor.now().ns()) + 1).await;
-            let transport = Rc::new(Plain(executor.clone()));
+            let transport = Rc::new(Plain(executor.for_users()));
             PageClient::join(&executor, transport, address, settings).await
         });
         let client = machines.cluster.run(joining).expect("described machines go on")?;
@@ -138,7 +138,7 @@ impl Running {
         self.served.restart();
         self.server.restart_counts();
         machines.database.buffer().restart_statistics();
-        machines.database.executor().restart_statistics();
+        machines.database.executor().whole().restart_statistics();
         for (client, executor) in self.clients.iter().zip(&machines.clients) {
             client.traffic().restart();
             executor.restart_statistics();
@@ -157,7 +157,7 @@ impl Running {
         };
         let throughput_per_s = counts.commits as f64 / (length_ns as f64 / 1e9);
         Figures {
-            stations: machines.database.executor().stations(),
+            stations: machines.database.executor().whole().stations(),
             client_cpu_utilization: machines.clients.iter().map(cpu).sum::<f64>() / machines.clients.len() as f64,
             messages: self
                 .kinds()

@@ -3,13 +3,14 @@
 use super::{Length, Shared, Workload};
 use base::time::SECOND_NS;
 use base::{Instant, Random};
+use executor::WholeExecutor;
 use std::pin::pin;
 use std::rc::Rc;
 
 impl<W: Workload> Shared<W> {
     pub(super) async fn client(self: Rc<Self>, client: u32) {
         let mut random = Random::stream(self.plan.seed, &format!("client {client}"));
-        let executor = self.database.executor();
+        let executor = self.database.executor().whole();
         let mut arrival = executor.now();
         while !self.finished.get() {
             if !self.take_permit(arrival) {
@@ -30,7 +31,7 @@ impl<W: Workload> Shared<W> {
     }
 
     pub(super) async fn arrivals(self: Rc<Self>, rate_per_s: f64) {
-        let executor = self.database.executor().clone();
+        let executor = self.database.executor().whole().clone();
         let mut times = Random::stream(self.plan.seed, "arrivals");
         let mut inputs = Random::stream(self.plan.seed, "inputs");
         let mut next = executor.now();
@@ -67,7 +68,7 @@ impl<W: Workload> Shared<W> {
     pub(super) fn end_one(&self) {
         self.active.set(self.active.get() - 1);
         if self.active.get() == 0 && self.permits.get() == 0 {
-            self.part_ended.wake_all(self.database.executor());
+            self.part_ended.wake_all(self.database.executor().whole());
         }
     }
 

@@ -5,7 +5,7 @@ use super::{Load, Shared, Workload};
 use base::{Instant, Random};
 use engine::server::{MessageServer, ProcedureId, TransactionServer};
 use engine::{Error, Result};
-use executor::WaitQueue;
+use executor::{WaitQueue, WholeExecutor};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -70,7 +70,7 @@ impl<W: Workload> Generator<W> {
     }
 
     async fn submit(&self) {
-        let executor = self.run.database.executor();
+        let executor = self.run.database.executor().whole();
         let mut random = Random::stream(self.run.plan.seed, "requests");
         let mut failed = false;
         while !self.run.finished.get() && !failed {
@@ -101,7 +101,7 @@ impl<W: Workload> Generator<W> {
     }
 
     async fn receive(&self) {
-        let executor = self.run.database.executor();
+        let executor = self.run.database.executor().whole();
         let mut batch = Vec::new();
         loop {
             self.messages.receive(&mut batch).await;

@@ -2,6 +2,7 @@
 
 use driver::{Fault, FaultKind, StationReport};
 use engine::{Database, Result};
+use executor::WholeExecutor;
 use std::fmt;
 
 /// The share by which a station may differ from Little's law: rounding.
@@ -38,7 +39,7 @@ impl fmt::Display for Saturation {
 impl Saturation {
     /// Names what limits the run, from what the stations and the database have counted in the last `elapsed_ns`.
     pub(super) fn find(database: &Database, unfinished: u64, elapsed_ns: u64) -> Saturation {
-        let stations = database.executor().stations();
+        let stations = database.executor().whole().stations();
         let busiest = stations.into_iter().max_by(|a, b| a.utilization.total_cmp(&b.utilization));
         let (name, utilization) = busiest.map_or((String::new(), 0.0), |busiest| (busiest.name, busiest.utilization));
         // By Little's law, this number of the running transactions wait for locks.

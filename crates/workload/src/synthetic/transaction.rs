@@ -6,6 +6,7 @@ use crate::run::Workload;
 use base::{PartitionId, Random};
 use engine::catalog::Organization;
 use engine::{Database, Error, PartitionSpec, Result, Transaction};
+use executor::WholeExecutor;
 
 /// A synthetic workload on a database, to be run by [`crate::run::run`].
 ///
@@ -149,7 +150,7 @@ impl Workload for Synthetic {
     }
 
     async fn run(&self, tx: &mut Transaction, input: &Input) -> Result<()> {
-        let executor = tx.executor().clone();
+        let executor = tx.executor().whole().clone();
         let prices = self.prices.as_ref().map(|prices| prices[input.kind]);
         if let Some(prices) = prices {
             executor.charge_instructions(prices.begin);

@@ -12,7 +12,7 @@ use base::{Instant, Random};
 use engine::Internals;
 use engine::tier_file::TierReport;
 use entresol::{Database, Error};
-use executor::Executor;
+use executor::{Executor, WholeExecutor};
 use node::algorithm;
 use node::channel::Plain;
 use node::page_client::{ClientSettings, NodeWaits, PageClient};
@@ -162,7 +162,7 @@ impl NodesRun {
         tell: impl FnOnce(SocketAddr),
         progress: &Progress,
     ) -> Result<ServerFigures, Failure> {
-        let executor = database.executor();
+        let executor = database.executor().whole();
         let settings = ServerSettings {
             algorithm: algorithm::named(self.algorithm).expect("a configuration names one that there is"),
             chances: self.chances,
@@ -170,7 +170,7 @@ impl NodesRun {
             has_leases: true,
             grants: None,
         };
-        let transport = Rc::new(Plain(executor.clone()));
+        let transport = Rc::new(Plain(executor.for_users()));
         let server = PageServer::serve(database, transport, address, settings).await?;
         tell(server.address());
         progress.phase("warming up", 0);
@@ -291,7 +291,7 @@ impl NodesRun {
 async fn join(executor: &Executor, server: SocketAddr, settings: ClientSettings) -> Result<PageClient, Failure> {
     let end = executor.now().plus_ns(PATIENCE_NS);
     loop {
-        let transport = Rc::new(Plain(executor.clone()));
+        let transport = Rc::new(Plain(executor.for_users()));
         match PageClient::join(executor, transport, server, settings).await {
             Ok(client) => return Ok(client),
             Err(Error::Input(fault)) if may_come(fault.kind) && executor.now() < end => {

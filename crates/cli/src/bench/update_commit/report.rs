@@ -8,6 +8,7 @@ use base::statistics::Histogram;
 use base::units::{grouped, grouped_decimal};
 use engine::Internals;
 use entresol::{Database, Store};
+use executor::WholeExecutor;
 use serde::Serialize;
 use workload::Measured;
 
@@ -189,7 +190,7 @@ impl UpdateCommitReport {
         let durable = if store.database().settings().log.durable { "" } else { ", not durable" };
         UpdateCommitReport {
             workload: format!("update and commit, {} records, {rounds}, {seconds} s a run{durable}", grouped(records)),
-            driver: store.executor().description(),
+            driver: store.executor().whole().description(),
             clock: if store.is_virtual() { Clock::Virtual } else { Clock::Real },
             seed: arguments.seed,
             log: store.log_description(),
