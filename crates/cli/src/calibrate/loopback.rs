@@ -259,7 +259,8 @@ async fn exchange(
         }
     }
     let seconds = executor.now().since_ns(start) as f64 / 1e9;
-    Ok(Exchanged { mix, seconds, times: ProbeTimes::of(&times), cpu_ns: cpu_ns() - cpu })
+    // A described CPU tells a share of its time, which is rounded: one that did nothing may have done less than before.
+    Ok(Exchanged { mix, seconds, times: ProbeTimes::of(&times), cpu_ns: cpu_ns().saturating_sub(cpu) })
 }
 
 #[cfg(test)]
