@@ -64,7 +64,7 @@ pub(crate) use host::SILENCE_NS;
 pub use slots::CacheContents;
 pub(crate) use slots::Tier;
 pub(crate) use table::TableGrowth;
-pub use tiers::Tiers;
+pub use tiers::{Checkpointing, Tiers};
 pub(crate) use write_budget::Spending;
 pub use write_budget::WriteBudget;
 

@@ -38,7 +38,7 @@ fn report(database: &Database, name: &str) -> TierReport {
 }
 
 fn check(database: &Database) {
-    database.buffer().levels().from_top().for_each(|level| level.check().expect("consistent"));
+    database.buffer().levels().check().expect("consistent");
 }
 
 #[test]

@@ -41,10 +41,36 @@ impl Levels {
     /// A page in main memory is changed for the first time since it was read or written. Returns where redo of it begins if
     /// that was below alone.
     pub fn note_update(&self, page: PageId) -> Option<Lsn> {
-        if let Some(upper) = self.upper.as_ref().filter(|_| !canary::is_planted(Canary::StaleAbove)) {
-            upper.note_update(page);
+        let upper = self.upper.as_ref().filter(|_| !canary::is_planted(Canary::StaleAbove));
+        let levels = upper.into_iter().chain(&self.tiers);
+        levels.filter_map(|tiers| tiers.note_update(page)).min()
+    }
+
+    /// Whether a level has a version of the page that is newer than what is below it.
+    pub fn is_pending(&self, page: PageId) -> bool {
+        self.from_top().any(|tiers| tiers.is_pending(page))
+    }
+
+    /// How many copies are newer than what is below them.
+    pub fn pending_count(&self) -> usize {
+        self.from_top().map(|tiers| tiers.pending_count()).sum()
+    }
+
+    /// Where redo has to begin at the latest, for the pages that are newer on a level than below it.
+    pub fn recovery_lsn(&self) -> Option<Lsn> {
+        self.from_top().filter_map(|tiers| tiers.recovery_lsn()).min()
+    }
+
+    /// Checks each level, and that none has a newer version of a page than one above it.
+    ///
+    /// # Errors
+    /// Words that say what does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        self.from_top().try_for_each(|tiers| tiers.check())?;
+        match (&self.upper, &self.tiers) {
+            (Some(upper), Some(tiers)) => upper.check_above(tiers),
+            _ => Ok(()),
         }
-        self.tiers.as_ref().and_then(|tiers| tiers.note_update(page))
     }
 }
 

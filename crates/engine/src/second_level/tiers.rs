@@ -395,6 +395,14 @@ impl Tiers {
         self.cache.iter().chain(&self.write_buffer).for_each(|file| file.statistics.restart());
     }
 
+    /// Checks that the tiers below this cache have no newer version of a page.
+    ///
+    /// # Errors
+    /// Words that say of which page they do.
+    pub fn check_above(&self, below: &Tiers) -> Result<(), String> {
+        self.slots.borrow().check_above(&below.slots.borrow())
+    }
+
     /// Checks the invariants of the slots, that memory is kept only for copies whose writes to their own devices have begun, that
     /// the design keeps what it promises, and that no more was written to the cache than its budget allows.
     ///

@@ -44,6 +44,12 @@ impl PendingSlots {
             after.insert(slot);
         }
     }
+
+    /// Redo of a pending slot's copy begins elsewhere.
+    pub fn move_redo(&mut self, slot: u32, state: SlotState, (before, after): (Lsn, Lsn)) {
+        self.change((before, slot), state, SlotState::Free);
+        self.change((after, slot), SlotState::Free, state);
+    }
 }
 
 impl Slots {
