@@ -94,7 +94,8 @@ impl Buffer {
     /// Writes pages that lie side by side to their own places, as many by one operation as are staged together.
     async fn write_staged(self: &Rc<Self>, first: PageId, (mut bytes, length): (Frame, usize)) -> Completion {
         let page_size = self.settings.page_size;
-        let area = self.double_write.as_ref().filter(|_| self.is_staged(first.partition));
+        let is_staged = self.is_staged(first.partition) && !canary::is_planted(Canary::NoDoubleWrite);
+        let area = self.double_write.as_ref().filter(|_| is_staged);
         // A device that writes one page atomically promises nothing of a longer write.
         let at_once = area.map_or(1, |_| self.settings.batch) * page_size;
         let (mut page, mut left) = (first, length);
