@@ -28,12 +28,14 @@ impl Buffer {
     ) -> Completion {
         let Some(tiers) = self.tiers() else { return self.write_staged(first, (bytes, length)).await };
         let page_size = self.settings.page_size;
+        // All memory first: once this has ended, nothing may be under way.
+        let copies: Result<Vec<Frame>> = (0..length / page_size).map(|_| self.copy_buffer(1)).collect();
+        let copies = match copies {
+            Ok(copies) => copies,
+            Err(error) => return ended(bytes, Err(error)),
+        };
         let mut begun = Vec::new();
-        for (number, page) in (first.number..).zip(bytes[..length].chunks(page_size)) {
-            let mut copy = match self.copy_buffer(1) {
-                Ok(copy) => copy,
-                Err(error) => return ended(bytes, Err(error)),
-            };
+        for ((number, page), mut copy) in (first.number..).zip(bytes[..length].chunks(page_size)).zip(copies) {
             copy.copy_from_slice(page);
             let (this, levels) = (Rc::clone(&self), [Rc::clone(&upper), Rc::clone(&tiers)]);
             let id = PageId { number, ..first };

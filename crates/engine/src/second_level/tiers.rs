@@ -280,7 +280,7 @@ impl Tiers {
         file.as_ref().expect("only a tier that exists has slots")
     }
 
-    /// Whether this is the cache of clean copies above the other tiers.
+    /// Whether this is the cache above the other tiers.
     pub fn is_upper(&self) -> bool {
         self.cache.as_ref().is_some_and(|cache| cache.kind == Kind::UpperCache)
     }
