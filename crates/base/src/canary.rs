@@ -46,6 +46,8 @@ canaries! {
     StaleCopy,
     /// The upper cache keeps its copy of a page that was changed in main memory and written below.
     StaleAbove,
+    /// A page that the upper cache had alone is written to its own place, and the cache below keeps an older copy.
+    StaleBelow,
     /// A slot of the cache is reused although only it has the latest version of its page.
     UncleanReuse,
     /// The cache's table goes on to state what is in slots that were emptied.

@@ -6,6 +6,7 @@
 
 mod ahead;
 mod arriving;
+mod below;
 mod cleaner;
 mod detach;
 mod double_write;

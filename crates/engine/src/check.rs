@@ -222,7 +222,8 @@ impl Examiner<'_> {
         match self.copy(number).await {
             Ok(page) => Some(page),
             Err(error) => {
-                let only_there = buffer.tiers().filter(|tiers| tiers.is_pending(id));
+                let levels = buffer.levels();
+                let only_there = levels.from_top().find(|tiers| tiers.is_pending(id));
                 match only_there.and_then(|tiers| tiers.lost_cache()) {
                     Some(loss) => _ = self.out_of_reach.get_or_insert(loss),
                     None => self.report(number, format!("it cannot be read: {error}")),
@@ -246,7 +247,7 @@ impl Examiner<'_> {
     fn is_dirty(&self, number: u32) -> bool {
         let buffer = &self.engine.core.buffer;
         let id = self.id(number);
-        if buffer.is_left(id) || buffer.tiers().is_some_and(|tiers| tiers.is_pending(id)) {
+        if buffer.is_left(id) || buffer.levels().is_pending(id) {
             return true;
         }
         let pool = buffer.pool().borrow();

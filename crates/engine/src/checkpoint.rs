@@ -22,6 +22,7 @@ use crate::Result;
 use crate::catalog::{Partition, Partitions};
 use crate::engine::{Catalog, Engine, new_stamp};
 use crate::log::record::Body;
+use crate::second_level::Checkpointing;
 use crate::statistics::{Event, add};
 use crate::superblock::{self, ArchivedLog, CatalogChange, CurrentBackup, LogShape, SuperblockFile};
 use crate::tier_file::TierRecord;
@@ -177,7 +178,8 @@ async fn advance_redo(engine: &Engine, begin: Lsn, extent: CheckpointExtent) -> 
     let everything = extent != CheckpointExtent::Old || engine.core.log.is_crowded();
     let old = if everything { begin } else { engine.checkpointer.last_begin.get() };
     {
-        let _checkpointing = engine.core.buffer.tiers().map(|tiers| tiers.begin_checkpoint());
+        let levels = engine.core.buffer.levels();
+        let _checkpointing: Vec<Checkpointing> = levels.from_top().map(|tiers| tiers.begin_checkpoint()).collect();
         engine.core.buffer.write_back_before(old, extent != CheckpointExtent::Restart).await?;
     }
     let redo_start = redo_start(engine);
@@ -410,7 +412,7 @@ pub(crate) async fn retire_tiers(engine: &Engine) -> Result<()> {
     }
     let _paging = engine.checkpointer.paging.take(&engine.core.executor).await;
     let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
-    let pending = engine.core.buffer.tiers().map_or(0, |tiers| tiers.pending_count());
+    let pending = engine.core.buffer.levels().pending_count();
     if pending > 0 || engine.core.log.drain_before(Lsn::MAX).await.is_err() {
         return Ok(());
     }

@@ -11,12 +11,13 @@
 //!
 //! The rules that keep this safe, whatever the design:
 //! * A page that is newer than on its own device enters a tier only if that survives a power cut, by a durable write after
-//!   the log's. While its write to its own device is under way the slot is neither reused nor overwritten: if the power
-//!   goes, it is the whole copy of a page that may be torn in its place, as the double-write area is elsewhere.
+//!   the log's, or is the upper cache, whose slots no opening relies on. While its write to its own device is under way the slot is
+//!   neither reused nor overwritten: if the power goes, it is the whole copy of a page that may be torn in its place, as the
+//!   double-write area is elsewhere.
 //! * Until its own device has it the page also counts as not yet written for checkpoints, so the log goes back far enough to
 //!   make it anew.
 //! * Writes of one page to its own device never overtake each other.
-//! * What a volatile tier holds stands on the page's own device, too.
+//! * What a volatile tier holds stands on the page's own device, too, unless it is the upper cache.
 //!
 //! A copy whose write to its own device begins at once stays in memory until that has ended, or a newer one replaces it. One
 //! that stays dirty has no copy in memory: it is read back from its slot when a checkpoint, the cleaner, or another page that
@@ -38,7 +39,8 @@
 //!   Where that is damaged, a copy from before the beginning of redo counts if redo goes on where it ends. Such slots stay as they
 //!   are until redo is over.
 //!
-//! Two caches are two instances of this room, one above the other (`buffer/levels`): the upper one is volatile, whatever its device is.
+//! Two caches are two instances of this room, one above the other (`buffer/levels`). To the upper one what is below it is what a page's own
+//! device is to the other: its [`Host`] writes there. It is volatile, whatever its device is.
 //!
 //! The log's write buffer is the exception to the rule that the log suffices when an idle tier is lost: what only the write
 //! buffer holds is nowhere else, so the superblock says which tiers are in use.
@@ -64,7 +66,7 @@ pub(crate) use host::SILENCE_NS;
 pub use slots::CacheContents;
 pub(crate) use slots::Tier;
 pub(crate) use table::TableGrowth;
-pub use tiers::Tiers;
+pub use tiers::{Checkpointing, Tiers};
 pub(crate) use write_budget::Spending;
 pub use write_budget::WriteBudget;
 
@@ -106,7 +108,8 @@ use std::collections::BTreeMap;
 pub struct Settings {
     /// The second-level cache.
     pub cache: Option<CacheSettings>,
-    /// A cache above the other tiers. It holds clean copies only and begins empty, whatever its device keeps.
+    /// A cache above the other tiers. It begins empty, whatever its device keeps: what was changed and only it had is redone from the
+    /// log.
     pub upper_cache: Option<CacheSettings>,
     /// The write buffer.
     pub write_buffer: Option<WriteBufferSettings>,
@@ -204,18 +207,18 @@ impl CacheSettings {
         self.write_budget.map_or(Ok(()), |budget| budget.check(page_size))
     }
 
-    /// The same for a cache above the others, which has nothing that a restart could look for.
+    /// The same for a cache above the others, which no restart looks for.
     pub(crate) fn check_upper(&self, page_size: usize) -> Result<()> {
         if self.volatile == Some(false) || self.table == Some(true) {
             return Err(Error::Setting(format!(
-                "the upper cache on device '{}' is to outlive an opening; it holds clean copies only, and begins empty",
+                "the upper cache on device '{}' is to outlive an opening; it begins empty, and the log has what only it had",
                 self.device
             )));
         }
         self.check(page_size)
     }
 
-    /// This cache above the others: it holds clean copies only, and no table says which.
+    /// This cache above the others: it begins empty at each opening, and no table says what it holds.
     pub(crate) fn upper(self) -> CacheSettings {
         CacheSettings { volatile: Some(true), table: Some(false), ..self }
     }

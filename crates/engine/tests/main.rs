@@ -115,6 +115,7 @@ mod undone_loads;
 mod unique_indexes;
 mod unique_sets;
 mod unreadable;
+mod upper_changes;
 mod value_charges;
 mod warm_cache;
 mod write_back_pace;

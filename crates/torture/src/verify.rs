@@ -202,10 +202,8 @@ pub fn tables(context: &RunContext, database: &Database) {
     if let Err(what) = database.buffer().pool().borrow().check() {
         context.wrong(format!("buffer pool: {what}"));
     }
-    for tiers in database.buffer().levels().from_top() {
-        if let Err(what) = tiers.check() {
-            context.wrong(format!("second level: {what}"));
-        }
+    if let Err(what) = database.buffer().levels().check() {
+        context.wrong(format!("second level: {what}"));
     }
     if let Err(violation) = database.locks().check() {
         context.wrong(format!("lock table: {violation}"));

@@ -46,6 +46,11 @@ fn an_upper_cache_with_an_older_version_than_below_is_found() {
 }
 
 #[test]
+fn a_copy_below_that_is_older_than_what_the_upper_cache_has_written_past_it_is_found() {
+    assert_found_below(Canary::StaleBelow, |hierarchy| hierarchy.upper_cache.is_some(), 100);
+}
+
+#[test]
 fn a_slot_reused_before_it_is_cleaned_is_found() {
     for design in ["lazy-cleaning", "rotating", "exclusive", "face", "frequency"] {
         assert_found(Canary::UncleanReuse, design, 100);

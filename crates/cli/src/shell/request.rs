@@ -34,7 +34,7 @@ cache resize SIZE                   gives it another size, such as 2GiB or "1,00
 cache off                           writes what only it has to the partitions' own devices and turns it off
 cache on [DEVICE SIZE]              turns it on again, or on another device
 cache admit PARTITION yes|no        lets pages of a partition enter it, or not
-upper-cache [...]                   the same of the cache above it; 'off' has nothing to write
+upper-cache [...]                   the same of the cache above it, which writes to that
 help, quit
 
 A KEY is a number (eight bytes, the greatest first), "text" in quotes, or bytes as 0x and hexadecimal digits;

@@ -1,13 +1,25 @@
-//! What lies between main memory and the pages' own devices, from the top down: a cache of clean copies (`[upper_cache]`), and the
-//! tiers below it (`[cache]`, `[write_buffer]`). Each level goes by a design of its own.
+//! What lies between main memory and the pages' own devices, from the top down: a cache (`[upper_cache]`), and the tiers below it
+//! (`[cache]`, `[write_buffer]`). Each level is an instance of `second_level` with a design of its own. What it has alone it writes to
+//! what is below it, be that the next level or the pages' own places (`below`).
 //!
-//! The upper cache is a volatile one. It has nothing that is nowhere else: a page enters it when it leaves main memory clean, or
-//! is read, and by then a tier below or the page's own device has that version. So no checkpoint, restart or change of the
-//! tiers below asks for it, and it may be lost at any time. It must never have an older version than what is below. Therefore it is
-//! told first of each change of a page, and before any newer version of a page is written below, its copy is forgotten
-//! ([`Buffer::absorb`]); where pages are dropped or overwritten, on both levels.
+//! Of each page main memory has the newest version, then the upper cache, the tiers, and its own place; none has a newer one than what
+//! is above it:
 //!
-//! It begins empty behind each opening, and after a page has left it for a fault, the level below serves.
+//! * A page is pending on a level that has a version which what is below it lacks. Then it is read from nowhere further below, and no
+//!   level below takes a copy of it as clean.
+//! * A changed page enters the first level from the top that takes it. Each one that declines it gives up its older version before it is
+//!   written further below, or first ends writing that there ([`Tiers::make_way`]), so none is written over a newer one. What levels
+//!   below the taker have of it stays as it is, older, and is replaced or makes way when the newer version comes there.
+//! * The log has what a page says before a cache has it, and is kept for what is pending on any level. A page that goes down is
+//!   pending on the level below, or written to its own place, before it counts so no longer on the one above; what a level gives up
+//!   for a newer version is kept in the log as long as that one is pending.
+//! * A checkpoint cleans the upper cache first, for what comes from there may stay on the level below.
+//! * Each level is told of each change of a page. Pages that are dropped or overwritten are forgotten from the top down, until nothing
+//!   is under way for them on any level.
+//!
+//! The upper cache begins empty behind each opening, whatever its device keeps, so redo makes what it had alone, over the newest
+//! version below; the superblock says nothing of it. If it is lost at work, what it had alone is out of reach until then, as of any
+//! cache. Where a page has left it for a fault, the level below serves, if that has the same version.
 
 use super::Buffer;
 use super::wanted::Fetching;
@@ -21,7 +33,7 @@ use structures::canary::{self, Canary};
 /// The levels below main memory.
 #[derive(Clone, Default)]
 pub struct Levels {
-    /// The cache of clean copies.
+    /// The cache above the others.
     pub upper: Option<Rc<Tiers>>,
     /// The tiers below it.
     pub tiers: Option<Rc<Tiers>>,
@@ -41,10 +53,36 @@ impl Levels {
     /// A page in main memory is changed for the first time since it was read or written. Returns where redo of it begins if
     /// that was below alone.
     pub fn note_update(&self, page: PageId) -> Option<Lsn> {
-        if let Some(upper) = self.upper.as_ref().filter(|_| !canary::is_planted(Canary::StaleAbove)) {
-            upper.note_update(page);
+        let upper = self.upper.as_ref().filter(|_| !canary::is_planted(Canary::StaleAbove));
+        let levels = upper.into_iter().chain(&self.tiers);
+        levels.filter_map(|tiers| tiers.note_update(page)).min()
+    }
+
+    /// Whether a level has a version of the page that is newer than what is below it.
+    pub fn is_pending(&self, page: PageId) -> bool {
+        self.from_top().any(|tiers| tiers.is_pending(page))
+    }
+
+    /// How many copies are newer than what is below them.
+    pub fn pending_count(&self) -> usize {
+        self.from_top().map(|tiers| tiers.pending_count()).sum()
+    }
+
+    /// Where redo has to begin at the latest, for the pages that are newer on a level than below it.
+    pub fn recovery_lsn(&self) -> Option<Lsn> {
+        self.from_top().filter_map(|tiers| tiers.recovery_lsn()).min()
+    }
+
+    /// Checks each level, and that none has a newer version of a page than one above it.
+    ///
+    /// # Errors
+    /// Words that say what does not hold.
+    pub fn check(&self) -> Result<(), String> {
+        self.from_top().try_for_each(|tiers| tiers.check())?;
+        match (&self.upper, &self.tiers) {
+            (Some(upper), Some(tiers)) => upper.check_above(tiers),
+            _ => Ok(()),
         }
-        self.tiers.as_ref().and_then(|tiers| tiers.note_update(page))
     }
 }
 
@@ -72,7 +110,7 @@ impl Buffer {
         self.levels.borrow().tiers.clone()
     }
 
-    /// The cache of clean copies above the tiers.
+    /// The cache above the tiers.
     pub fn upper_cache(&self) -> Option<Rc<Tiers>> {
         self.levels.borrow().upper.clone()
     }

@@ -263,14 +263,20 @@ impl PageSpace {
     }
 
     /// Writes pages that lie side by side to their own places by one operation, from the first `length` bytes of a frame;
-    /// durably if one could be torn there. Pays for the access.
-    pub async fn write_pages(&self, executor: &Executor, first: PageId, buffer: Frame, length: usize) -> Completion {
+    /// durably if one could be torn there and no copy of it `is_staged`. Pays for the access.
+    pub async fn write_pages(
+        &self,
+        executor: &Executor,
+        first: PageId,
+        (buffer, length): (Frame, usize),
+        is_staged: bool,
+    ) -> Completion {
         let access = self.access(executor).await;
         let pages = length / self.page_size();
         self.note_write(PageId::new(first.partition, first.number + pages as u32 - 1));
         // A device that writes one page atomically promises nothing of a longer write.
         let may_tear = self.may_tear() || pages > 1;
-        self.store.write_now(executor, Transfer { first, buffer, length, access }, may_tear).await
+        self.store.write_now(executor, Transfer { first, buffer, length, access }, may_tear && !is_staged).await
     }
 
     /// Reads one page as it is in its own place, and why the device could not, where another copy may serve.

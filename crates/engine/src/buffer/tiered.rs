@@ -38,12 +38,18 @@ enum TierWrite {
 }
 
 impl Host for Buffer {
-    fn write_pages(&self, first: PageId, bytes: Frame, length: usize) -> Future<'_, Completion> {
+    fn write_pages(
+        self: Rc<Self>,
+        from: Rc<Tiers>,
+        first: PageId,
+        bytes: Frame,
+        length: usize,
+    ) -> Future<'static, Completion> {
         Box::pin(async move {
-            self.silence.begin(first.partition, self.executor.now());
-            let completion = self.space(first.partition).write_pages(&self.executor, first, bytes, length).await;
-            self.silence.end(first.partition, self.executor.now());
-            completion
+            match from.is_upper() {
+                true => self.write_below(from, first, (bytes, length)).await,
+                false => self.write_home(first, (bytes, length), false).await,
+            }
         })
     }
 
@@ -108,14 +114,24 @@ impl Buffer {
         runs: Vec<PageRun>,
         reason: Reason,
     ) -> std::result::Result<Vec<PageRun>, (Vec<PageRun>, Error)> {
-        let Levels { upper, tiers } = self.levels();
-        if let Some(upper) = &upper {
-            forget_above(upper, &runs);
+        let levels = self.levels();
+        let mut rest = runs;
+        for (depth, tiers) in levels.from_top().enumerate() {
+            rest = self.absorb_by(tiers, depth == 0, rest, reason).await?;
         }
-        let Some(tiers) = tiers else { return Ok(runs) };
+        Ok(rest)
+    }
+
+    /// The same by one level; those above it have declined the copies.
+    async fn absorb_by(
+        &self,
+        tiers: &Rc<Tiers>,
+        is_top: bool,
+        runs: Vec<PageRun>,
+        reason: Reason,
+    ) -> std::result::Result<Vec<PageRun>, (Vec<PageRun>, Error)> {
         let (mut rest, mut failed) = (Vec::new(), None);
-        let started: Vec<EnteringPages> =
-            runs.into_iter().map(|run| self.start_entering(&tiers, run, reason)).collect();
+        let started: Vec<EnteringPages> = runs.into_iter().map(|run| self.start_entering(tiers, run, reason)).collect();
         for EnteringPages { frames, first, write } in started {
             let outcome = match write {
                 TierWrite::Passes(bytes) => {
@@ -133,14 +149,14 @@ impl Buffer {
                 DirtyWrite::Entered(entry) => {
                     let recovery_lsn = self.pool.borrow().writing_lsn(frames[0]);
                     self.finish_write(&frames, true);
-                    // With an upper cache it leaves as a clean page does, by way of that.
-                    let left = reason == Reason::Replacement && upper.is_none() && self.leave(frames[0]);
+                    // Below an upper cache it leaves as a clean page does, by way of that.
+                    let left = reason == Reason::Replacement && is_top && self.leave(frames[0]);
                     tiers.enter_dirty(entry, recovery_lsn, left);
                 }
                 DirtyWrite::Declined(bytes) => {
                     let frame = frames[0];
                     rest.push(PageRun { frames, first, bytes });
-                    if failed.is_none() {
+                    if failed.is_none() && !(tiers.is_upper() && canary::is_planted(Canary::StaleAbove)) {
                         match tiers.make_way(first).await {
                             Ok(Some(lsn)) => self.pool.borrow_mut().extend_writing(frame, lsn),
                             Ok(None) => {}
@@ -189,7 +205,7 @@ impl Buffer {
 
     /// From where redo has to begin so that no page on its own device lacks a change; `None` if none does.
     pub fn recovery_lsn(&self) -> Option<Lsn> {
-        let pending = self.tiers().and_then(|tiers| tiers.recovery_lsn());
+        let pending = self.levels.borrow().recovery_lsn();
         [self.pool.borrow().recovery_lsn(), pending, self.left_since()].into_iter().flatten().min()
     }
 
@@ -204,7 +220,10 @@ impl Buffer {
         let leaving = self.leaving(frame, false, Reason::Replacement);
         let admission = self.admission(&leaving);
         let takes = |tiers: &Rc<Tiers>| tiers.takes_clean(&leaving, admission);
-        let takers = Levels { upper: levels.upper.filter(takes), tiers: levels.tiers.filter(takes) };
+        // What the upper cache has alone counts as clean nowhere below it.
+        let is_above_alone = levels.upper.as_ref().is_some_and(|upper| upper.is_pending(leaving.page));
+        let upper = levels.upper.filter(takes);
+        let takers = Levels { upper, tiers: levels.tiers.filter(|tiers| !is_above_alone && takes(tiers)) };
         if takers.is_empty() {
             self.leave(frame);
             return Ok(());
@@ -370,8 +389,8 @@ impl Buffer {
         frame
     }
 
-    /// The copy in a tier is unreadable: the page is read from its own device, once that has it. Where the upper cache had the copy, it
-    /// is gone, and those who want the page look again.
+    /// The copy in a tier is unreadable: the page is read from its own device, once that has it. Where the upper cache had the copy,
+    /// those who want the page look again, once what is below has it.
     async fn load_instead(
         self: &Rc<Self>,
         tiers: &Rc<Tiers>,
@@ -381,10 +400,10 @@ impl Buffer {
     ) -> Result<()> {
         let id = turn.page();
         self.copies.borrow_mut().push(bytes);
+        tiers.drop_damaged(id).await?;
         if tiers.is_upper() {
             return Ok(());
         }
-        tiers.drop_damaged(id).await?;
         let spare = self.frame_for(space).await?;
         let access = space.access(&self.executor).await;
         self.find_space(id.partition)?;
@@ -441,15 +460,5 @@ impl Buffer {
             }
         }
         Ok(())
-    }
-}
-
-/// Newer versions of these pages are about to be written below the upper cache.
-fn forget_above(upper: &Tiers, runs: &[PageRun]) {
-    if canary::is_planted(Canary::StaleAbove) {
-        return;
-    }
-    for PageRun { frames, first, .. } in runs {
-        (first.number..).take(frames.len()).for_each(|number| upper.forget(PageId { number, ..*first }));
     }
 }

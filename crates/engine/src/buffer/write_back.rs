@@ -142,7 +142,7 @@ impl Buffer {
     }
 
     /// Whether the partition's pages go through the double-write area.
-    fn is_staged(&self, partition: PartitionId) -> bool {
+    pub(super) fn is_staged(&self, partition: PartitionId) -> bool {
         self.double_write.is_some() && self.space(partition).may_tear()
     }
 
@@ -212,7 +212,7 @@ impl Buffer {
         let tearable = runs.iter().any(|run| self.is_staged(run.first.partition));
         let region = match &self.double_write {
             Some(area) if tearable && !canary::is_planted(Canary::NoDoubleWrite) => {
-                self.await_devices(&runs).await;
+                self.await_devices(&runs.iter().map(|run| run.first.partition).collect::<Vec<_>>()).await;
                 match area.stage(self, pages(&runs), copies()).await {
                     Ok(region) => Some(region),
                     Err(error) => return self.give_up(runs, error),
@@ -227,11 +227,11 @@ impl Buffer {
         result
     }
 
-    /// Waits until the devices of these pages answer: each page that is staged keeps a region until it is written in place.
-    async fn await_devices(&self, runs: &[PageRun]) {
+    /// Waits until the devices of these partitions answer: each page that is staged keeps a region until it is written in place.
+    pub(super) async fn await_devices(&self, partitions: &[PartitionId]) {
         let is_silent = || {
             let silent = self.silence.silent(self.executor.now());
-            runs.iter().any(|run| silent.contains(&run.first.partition))
+            partitions.iter().any(|partition| silent.contains(partition))
         };
         while is_silent() {
             self.written.wait(&self.executor).await;
@@ -316,7 +316,7 @@ impl Buffer {
         self.wake_misses(emptied);
     }
 
-    /// Writes every page back whose changes begin before `lsn`, in the order of the files. `cleans`: also those that only the
+    /// Writes every page back whose changes begin before `lsn`, in the order of the files. `cleans`: also those that only a
     /// cache has, if its design wants that.
     ///
     /// # Errors
@@ -335,13 +335,14 @@ impl Buffer {
                 self.write_back(old.into_iter().take(self.checkpoint_batch()).collect()).await?;
             }
         }
-        match self.tiers() {
-            Some(tiers) => {
+        // What the upper cache has may come to what is below it, which is asked afterwards.
+        for level in [Buffer::upper_cache, Buffer::tiers] {
+            if let Some(tiers) = level(self) {
                 let is_scarce = self.log.get().is_some_and(|log| log.is_scarce() || log.is_claimed());
-                tiers.drain_before(lsn, cleans, is_scarce).await
+                tiers.drain_before(lsn, cleans, is_scarce).await?;
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 
     fn checkpoint_batch(&self) -> usize {

@@ -1,5 +1,5 @@
-//! The upper cache while the database runs. It has nothing that is nowhere else, so whatever becomes of it, nothing is written
-//! for it to pages' own devices or the superblock.
+//! The upper cache while the database runs. What only it has is written below before it is turned off or becomes another one. No opening
+//! looks for it, so nothing is written for it to the superblock.
 
 use super::Database;
 use super::cache::close;
@@ -16,8 +16,8 @@ impl Database {
         self.0.upper_cache.borrow().clone()
     }
 
-    /// Changes the upper cache while the database runs, as [`Database::set_cache`] does the cache below it; `None` turns it off. It
-    /// stays as it is when the cache below is changed or turned off.
+    /// Changes the upper cache while the database runs, as [`Database::set_cache`] does the cache below it; `None` turns it off. What only
+    /// it has goes to what is below it first. It stays as it is when the cache below is changed or turned off.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -35,8 +35,8 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::Setting`](crate::Error::Setting) or [`Error::NoDevice`](crate::Error::NoDevice) if there cannot be such a cache;
-    /// [`Error::CacheBusy`](crate::Error::CacheBusy) if the present one does not come to rest, and stays as it was;
-    /// [`Error::Closed`](crate::Error::Closed). The driver's if its file cannot be had: then there is no upper cache.
+    /// what [`Database::set_cache`] says of a cache whose pages cannot be written below, or which does not come to rest, and stays as
+    /// it was; [`Error::Closed`](crate::Error::Closed). The driver's if its file cannot be had: then there is no upper cache.
     pub async fn set_upper_cache(&self, upper: Option<CacheSettings>) -> Result<()> {
         if let Some(upper) = &upper {
             device(self.executor().whole(), &upper.device)?;

@@ -111,7 +111,7 @@ impl Tiers {
         let together = if run.len() > 1 { self.group_copy(page_size) } else { None };
         let Some(mut bytes) = together else {
             for ReadBack { slot, page, bytes } in run {
-                let completion = host.write_pages(page, bytes, page_size).await;
+                let completion = Rc::clone(host).write_pages(Rc::clone(self), page, bytes, page_size).await;
                 host.return_copy(completion.buffer.expect("a write gives its buffer back"));
                 self.end_cleaning(host, (slot, page), completion.result.map(|_| ()).map_err(unwritten));
             }
@@ -124,7 +124,7 @@ impl Tiers {
             host.return_copy(copy.bytes);
             slots.push((copy.slot, copy.page));
         }
-        let completion = host.write_pages(first, bytes, length).await;
+        let completion = Rc::clone(host).write_pages(Rc::clone(self), first, bytes, length).await;
         self.group_copies.borrow_mut().push(completion.buffer.expect("a write gives its buffer back"));
         let result: Result<(), Fault> = completion.result.map(|_| ());
         for slot in slots {

@@ -46,7 +46,7 @@ impl Tiers {
             self.end_destage(&*host, slot, Ok(None));
         }
         self.executor.spawn(async move {
-            let result = this.destage(&*host, slot, copy).await;
+            let result = this.destage(&host, slot, copy).await;
             match result {
                 Ok(copy) if canary::is_planted(Canary::EarlyReuse) => host.return_copy(copy),
                 Ok(copy) => this.end_destage(&*host, slot, Ok(Some(copy))),
@@ -58,18 +58,18 @@ impl Tiers {
     /// Writes the copy, which is read back if memory holds none. Returns the memory.
     async fn destage(
         self: &Rc<Self>,
-        host: &dyn Host,
+        host: &Rc<dyn Host>,
         slot: u32,
         copy: Option<Frame>,
     ) -> std::result::Result<Frame, Undestaged> {
         let was_kept = copy.is_some();
         let bytes = match copy {
             Some(bytes) => bytes,
-            None => self.read_back(host, slot).await.map_err(Undestaged::unreadable)?,
+            None => self.read_back(&**host, slot).await.map_err(Undestaged::unreadable)?,
         };
         let page = header::id(&bytes);
         let length = bytes.len();
-        let completion = host.write_pages(page, bytes, length).await;
+        let completion = Rc::clone(host).write_pages(Rc::clone(self), page, bytes, length).await;
         let bytes = completion.buffer.expect("a write gives its buffer back");
         match completion.result {
             Ok(_) => Ok(bytes),
@@ -222,7 +222,8 @@ impl Tiers {
     /// # Errors
     /// As [`Tiers::await_destage`].
     pub async fn drain_before(self: &Rc<Self>, lsn: Lsn, cleans: bool, is_scarce: bool) -> Result<()> {
-        let dirty = match cleans && self.policy.borrow().cleans_at_checkpoint() {
+        // No design counts as persistent on a cache that begins empty at each opening.
+        let dirty = match cleans && (self.is_upper() || self.policy.borrow().cleans_at_checkpoint()) {
             true => DirtyWanted::All,
             false if is_scarce => DirtyWanted::Old,
             false => DirtyWanted::None,
@@ -261,6 +262,17 @@ impl Tiers {
     /// A newer version of the page is about to be written below: its copy, which has nothing under way, is out of date.
     pub fn forget(&self, page: PageId) {
         self.slots.borrow_mut().forget(page);
+    }
+
+    /// Where redo of a page begins that is on its way from here to what is below.
+    pub fn redo_start_of(&self, page: PageId) -> Lsn {
+        self.slots.borrow().redo_start_of(page)
+    }
+
+    /// Redo of a page that is on its way from here to what is below begins there already: what had an older version of it below has
+    /// it no longer.
+    pub fn extend_redo(&self, page: PageId, lsn: Lsn) {
+        self.slots.borrow_mut().extend_redo(page, lsn);
     }
 
     /// Makes way for a version of a page that is about to be written to its own device: returns when no older version is in a

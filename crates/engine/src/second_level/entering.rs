@@ -5,6 +5,7 @@ use super::slots::{Filled, Room, Tier};
 use super::{Placement, Tiers};
 use crate::Error;
 use crate::statistics::add;
+use crate::tier_file::TierFile;
 use crate::tier_file::table::PageVersion;
 use base::{Instant, Lsn, PageId};
 use driver::{Access, Completion, Fault, FaultKind, Frame, Op, Token};
@@ -40,7 +41,8 @@ impl Tiers {
         if self.is_closed.get() {
             return None;
         }
-        let is_cached = placement.cache && self.cache.as_ref().is_some_and(|cache| !cache.volatile);
+        let is_kept = |cache: &TierFile| !cache.volatile || self.is_upper();
+        let is_cached = placement.cache && self.cache.as_ref().is_some_and(is_kept);
         if is_cached && self.is_cache_open() && !self.is_throttled() {
             let decision = self.policy.borrow_mut().on_eviction(leaving, &self.slots.borrow().contents());
             if decision != Decision::Skip && !self.is_spent() {
@@ -59,7 +61,8 @@ impl Tiers {
             add(&statistics.fallbacks, 1);
             return DirtyWrite::Declined(bytes);
         };
-        let (bytes, written) = self.write_slot(slot, bytes, true).await;
+        // No opening looks for it in a cache that begins empty.
+        let (bytes, written) = self.write_slot(slot, bytes, !self.is_upper()).await;
         if !written {
             self.slots.borrow_mut().give_back(slot);
             add(&statistics.fallbacks, 1);

@@ -1,19 +1,27 @@
 //! What the second level asks of main memory above it.
 
+use super::Tiers;
 use crate::Result;
 use crate::page_store::Future;
 use base::time::SECOND_NS;
 use base::{PageId, PartitionId};
 use driver::{Completion, Frame};
+use std::rc::Rc;
 
 /// After this time without the end of a write, while some are under way, a partition's device counts as silent, in nanoseconds.
 pub const SILENCE_NS: u64 = SECOND_NS;
 
 /// The buffer, as the second level sees it.
 pub trait Host {
-    /// Writes pages that lie side by side to their own places by one operation, from the first `length` bytes of a frame;
-    /// durably if one could be torn there.
-    fn write_pages(&self, first: PageId, bytes: Frame, length: usize) -> Future<'_, Completion>;
+    /// Writes pages that lie side by side, which the cache `from` has alone, to what is below it, from the first `length` bytes of a
+    /// frame. From then on a power cut takes none of them, as far as the log is kept for what a level has that its own place lacks.
+    fn write_pages(
+        self: Rc<Self>,
+        from: Rc<Tiers>,
+        first: PageId,
+        bytes: Frame,
+        length: usize,
+    ) -> Future<'static, Completion>;
 
     /// Memory for the copy of one page.
     ///

@@ -85,7 +85,7 @@ struct Slot {
     /// Whether the copy counts as cached: it stands in the replacement order.
     listed: bool,
     reading: bool,
-    /// Of a pending copy: redo of its page begins no earlier. It stays so while the copy is pending.
+    /// Of a pending copy: redo of its page begins no earlier. While the copy is pending it changes by [`Slots::extend_redo`] alone.
     recovery_lsn: Lsn,
     /// A newer version, whose write waits for the end of this one's.
     newer: Option<u32>,

@@ -280,7 +280,7 @@ impl Tiers {
         file.as_ref().expect("only a tier that exists has slots")
     }
 
-    /// Whether this is the cache of clean copies above the other tiers.
+    /// Whether this is the cache above the other tiers.
     pub fn is_upper(&self) -> bool {
         self.cache.as_ref().is_some_and(|cache| cache.kind == Kind::UpperCache)
     }
@@ -393,6 +393,14 @@ impl Tiers {
     /// Forgets what was counted: the end of a warm-up.
     pub fn restart_statistics(&self) {
         self.cache.iter().chain(&self.write_buffer).for_each(|file| file.statistics.restart());
+    }
+
+    /// Checks that the tiers below this cache have no newer version of a page.
+    ///
+    /// # Errors
+    /// Words that say of which page they do.
+    pub fn check_above(&self, below: &Tiers) -> Result<(), String> {
+        self.slots.borrow().check_above(&below.slots.borrow())
     }
 
     /// Checks the invariants of the slots, that memory is kept only for copies whose writes to their own devices have begun, that

@@ -26,7 +26,7 @@ pub enum Kind {
     WriteBuffer,
     /// The write buffer for the log.
     LogBuffer,
-    /// The cache of clean copies above the others.
+    /// The cache above the others.
     UpperCache,
 }
 

@@ -95,7 +95,7 @@ impl Cache {
         Some(Cache { device, pages, design, parameters, volatile, write_budget, rated_bytes: wear.rated })
     }
 
-    /// `[upper_cache]`: it stands above a cache, holds clean copies only, and begins empty.
+    /// `[upper_cache]`: it stands above a cache, and begins empty.
     pub(super) fn read_upper(
         section: &mut Section<'_>,
         context: &Context,
@@ -109,10 +109,6 @@ impl Cache {
         if section.flag("volatile") == Some(false) {
             let conflict = "an upper cache begins empty at each opening, whatever its device keeps".to_owned();
             section.conflict("volatile", Problem::Conflict(conflict), "true; the section without this key");
-        }
-        if section.has("dirty_max") {
-            let conflict = "an upper cache holds clean copies only, so nothing in it is dirty".to_owned();
-            section.conflict("dirty_max", Problem::Conflict(conflict), "the section without this key");
         }
         upper
     }

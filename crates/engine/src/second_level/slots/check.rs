@@ -3,6 +3,28 @@
 use super::{Slot, SlotState, Slots};
 
 impl Slots {
+    /// Checks that slots below these, of which `below` knows, hold no newer version of a page, as far as it is known what they hold.
+    ///
+    /// # Errors
+    /// Words that say of which page they do.
+    pub fn check_above(&self, below: &Slots) -> Result<(), String> {
+        for (number, slot) in self.used() {
+            let Some(above) = self.held(number) else { continue };
+            let Some(other) = below.newest.get(slot.page).filter(|other| !below.is_unverified(*other)) else {
+                continue;
+            };
+            let beneath = below.version(other);
+            if beneath > above.version {
+                let (above, below) = (above.version.sequence, beneath.sequence);
+                return Err(format!(
+                    "{} is as change {above} left it on the upper level, and {below} below",
+                    slot.page
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks every invariant stated on this type.
     ///
     /// # Errors

@@ -73,6 +73,25 @@ impl Slots {
         !waits
     }
 
+    /// Where redo of a page begins whose newest copy is pending.
+    pub fn redo_start_of(&self, page: PageId) -> Lsn {
+        let slot = self.newest.get(page).expect("what is on its way from a slot is pending there");
+        self.slots[slot as usize].recovery_lsn
+    }
+
+    /// Redo of a page whose newest copy is pending begins there already.
+    pub fn extend_redo(&mut self, page: PageId, lsn: Lsn) {
+        let newest = self.newest.get(page);
+        let older = newest.and_then(|slot| self.slots[slot as usize].older);
+        for slot in newest.into_iter().chain(older) {
+            let entry = &mut self.slots[slot as usize];
+            assert!(entry.state.is_pending(), "what is on its way from a slot is pending there");
+            let before = entry.recovery_lsn;
+            entry.recovery_lsn = before.min(lsn);
+            self.pending.move_redo(slot, entry.state, (before, before.min(lsn)));
+        }
+    }
+
     /// Whether an older version of a slot's page is being written to its own device.
     pub fn follows(&self, slot: u32) -> bool {
         self.slots[slot as usize].older.is_some()

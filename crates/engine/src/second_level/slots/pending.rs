@@ -44,6 +44,12 @@ impl PendingSlots {
             after.insert(slot);
         }
     }
+
+    /// Redo of a pending slot's copy begins elsewhere.
+    pub fn move_redo(&mut self, slot: u32, state: SlotState, (before, after): (Lsn, Lsn)) {
+        self.change((before, slot), state, SlotState::Free);
+        self.change((after, slot), SlotState::Free, state);
+    }
 }
 
 impl Slots {
@@ -138,6 +144,7 @@ mod tests {
                     ended += 1;
                 }
                 (Some((slot, PendingDestage::Dirty | PendingDestage::Failed)), 0) => _ = slots.begin_destage(slot),
+                (Some(_), 2) => slots.extend_redo(page(number), Lsn(random.below(100))),
                 (_, 1) => _ = slots.outdate(page(number)),
                 _ => enter(&mut slots, number, random.below(100), random.chance(0.3)),
             }

@@ -6,9 +6,11 @@ const DEVICES: &str = "[device.flash]\npath = \"f\"\n[device.nvem]\npath = \"n\"
 
 #[test]
 fn two_caches_stand_one_above_the_other() {
-    let configuration = Configuration::parse(&format!("{CACHES}design = \"frequency\"\n{DEVICES}")).expect("reads");
+    let own = "design = \"frequency\"\ndirty_max = \"5%\"\n";
+    let configuration = Configuration::parse(&format!("{CACHES}{own}{DEVICES}")).expect("reads");
     let upper = configuration.upper_cache.clone().expect("there is one");
     assert_eq!((upper.device.as_str(), upper.pages, upper.design.name()), ("nvem", 20, "frequency"));
+    assert_eq!(upper.parameters.dirty_max_percent, 5);
     let settings = crate::assemble::settings(&configuration, engine::Procedures::new());
     let devices =
         [settings.hierarchy.upper_cache, settings.hierarchy.cache].map(|cache| cache.map(|cache| cache.device));
@@ -22,11 +24,6 @@ fn what_an_upper_cache_cannot_be_is_refused_by_its_keys() {
         (
             format!("{CACHES}volatile = false\n{DEVICES}"),
             "an upper cache begins empty at each opening",
-            "without this key",
-        ),
-        (
-            format!("{CACHES}design = \"lazy-cleaning\"\ndirty_max = \"5%\"\n{DEVICES}"),
-            "an upper cache holds clean copies only",
             "without this key",
         ),
         (
