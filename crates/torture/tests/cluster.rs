@@ -52,7 +52,7 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::LeaseFromAnswer, 25, "in real time"),
         (Canary::MarginlessTerm, 56, "in real time"),
         (Canary::EndlessLease, 2, "G-single"),
-        (Canary::UnnumberedCopies, 1, "after all is mended"),
+        (Canary::UnnumberedCopies, 8, "G-single"),
         (Canary::BaselessRefusal, 0, "commits nothing of the transaction"),
         (Canary::UnrenewedTerm, 1, "after all is mended"),
         (Canary::DecidedFailure, 10, "G1a"),
@@ -62,16 +62,16 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::UnansweredCommits, 6, "G-single"),
         (Canary::PresentForMoment, 14, "snapshot of node"),
         (Canary::ForgottenEntry, 4, "index"),
-        (Canary::UntoldRecord, 5, "lost update"),
+        (Canary::UntoldRecord, 5, "G-single"),
         (Canary::UnnotedKey, 4, "G-single"),
         (Canary::IgnoredSavepoint, 5, "aborted read"),
         (Canary::UnloggedSets, 217, "stock"),
-        (Canary::UnlockedSetRead, 63, "stock"),
+        (Canary::UnlockedSetRead, 63, "write skew"),
         (Canary::UnlockedSetRange, 52, "offer"),
         (Canary::PresentSetForMoment, 19, "offer"),
         (Canary::UnlockedRecord, 11, "given up an honest client"),
         (Canary::ShortPatience, 12, "gives up"),
-        (Canary::SilentClose, 8, "is not told that its server was closed"),
+        (Canary::SilentClose, 13, "is not told that its server was closed"),
     ];
     for (canary, seed, words) in planted {
         let failure =
