@@ -168,7 +168,7 @@ fn a_backup_is_given_up_when_the_process_that_has_asked_for_it_is_killed() {
     let asking = Process::start(at, "backup bank saved --rate 100KiB");
     patiently("it does not begin", || at.join("saved/data").exists());
     asking.kill();
-    patiently("it is not given up", || at.join("saved").read_dir().expect("a directory").next().is_none());
+    patiently("it is not given up, or leaves its directory", || !at.join("saved").exists());
     assert!(server.is_running());
     printed(at, "backup bank saved");
     drop(server);
