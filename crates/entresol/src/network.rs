@@ -20,7 +20,7 @@
 //! // A thread stands here for another program.
 //! let elsewhere = std::thread::spawn(move || {
 //!     let (server, visits) = told.recv().expect("it serves");
-//!     let transport = |executor: &entresol::Executor| Rc::new(Plain(executor.for_users())) as Rc<_>;
+//!     let transport = |executor: &entresol::Executor| Rc::new(Plain(executor.clone())) as Rc<_>;
 //!     let own = "127.0.0.1:0".parse().expect("an address");
 //!     let node = NetworkNode::join(server, own, &Configuration::default(), transport)?;
 //!     node.run(async |node| node.transaction(async |tx| tx.put(visits, b"ann", &[1]).await).await)?;
@@ -30,7 +30,7 @@
 //!     let visits = database.ensure_partition(PartitionSpec::b_tree("visits")).await?;
 //!     let executor = database.executor();
 //!     let any = "127.0.0.1:0".parse().expect("an address");
-//!     let server = PageServer::serve(database, Rc::new(Plain(executor.for_users())), any, ServerSettings::default()).await?;
+//!     let server = PageServer::serve(database, Rc::new(Plain(executor.clone())), any, ServerSettings::default()).await?;
 //!     tell.send((server.address(), visits)).expect("someone wants to know");
 //!     // Until that node has come and gone.
 //!     while !elsewhere.is_finished() {

@@ -12,7 +12,7 @@ impl MissingDirectories {
     /// ```
     /// # let directory = tempfile::tempdir().unwrap();
     /// # let directory = directory.path();
-    /// use real_driver::MissingDirectories;
+    /// use entresol_real::MissingDirectories;
     ///
     /// let place = directory.join("a/b");
     /// let missing = MissingDirectories::of([&*place]);
