@@ -6,9 +6,10 @@ use crate::ground::machine::run;
 use base::time::SECOND_NS;
 use base::{Instant, PageId, Random};
 use cached::{change, read};
+use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::design::{CachePolicy, Contents, Decision, Leaving};
 use entresol_engine::second_level::{CacheSettings, DESIGNS, Design};
-use entresol_engine::{Database, Error, Internals, Settings};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings};
 use executor::Executor;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -268,9 +269,11 @@ fn what_is_dropped_leaves_nothing_although_only_the_upper_cache_had_it() {
 
 /// An upper cache of few pages, above the pages' own device alone, which may tear a page.
 async fn work_without_cache(executor: &Executor, done: &Cell<u8>) -> Result<(), Error> {
-    let database = create(executor, settings((ALL, 8), ALL)).await;
+    let database = Database::create(executor, settings((ALL, 8), ALL)).await?;
     database.set_cache(None).await?;
-    let partition = database.partition("objects")?;
+    // An object reaches from one half of its page into the other.
+    let organization = Organization::Direct { objects: PAGES, blocking_factor: 1, record_size: 900 };
+    let partition = database.create_partition(PartitionSpec::new("objects", organization, Locking::Page)).await?;
     for value in 1..4 {
         for number in 0..PAGES {
             let mut tx = database.begin().await?;
@@ -321,10 +324,20 @@ fn cut_at_each(step: usize) -> (Option<u64>, usize) {
 }
 
 #[test]
-fn power_cuts_beside_writes_from_the_upper_cache_lose_nothing() {
+fn a_page_that_is_torn_on_its_way_from_the_upper_cache_is_whole_again() {
     let (wrong, cuts) = cut_at_each(7);
     assert_eq!(wrong, None);
     assert!(cuts > 20, "{cuts} cuts");
+}
+
+#[cfg(feature = "canary")]
+#[test]
+fn a_page_that_is_torn_on_its_way_from_the_upper_cache_would_be_found() {
+    use entresol_engine::canary::{Canary, plant};
+    plant(Some(Canary::NoDoubleWrite));
+    let found = std::panic::catch_unwind(|| cut_at_each(1).0.is_some());
+    plant(None);
+    assert!(found.unwrap_or(true), "nothing notices it");
 }
 
 #[cfg(feature = "canary")]
