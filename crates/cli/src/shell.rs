@@ -14,6 +14,7 @@ use crate::progress::Progress;
 use crate::{Failure, backup, bench, opening, print};
 use cache::CachesBefore;
 use clap::Args;
+use engine::Internals;
 use entresol::configuration::{Configuration, Nodes};
 use entresol::{DatabaseThread, Handle, Opening, Procedures};
 use request::{Request, ShellCommand};

@@ -206,19 +206,19 @@ impl Database {
 
     /// What the second-level cache holds now; `None` without one. It looks at every frame of main memory, and at the copies that are newer
     /// than on their pages' own devices.
-    pub fn cache_contents(&self) -> Option<CacheContents> {
+    pub(crate) fn cache_contents(&self) -> Option<CacheContents> {
         let buffer = &self.0.engine.core.buffer;
         let pool = buffer.pool().borrow();
         buffer.tiers()?.cache_contents(pool.dirty_pages())
     }
 
     /// What was measured of the log's device when the database was created, if anything was.
-    pub fn log_measured(&self) -> Option<Measured> {
+    pub(crate) fn log_measured(&self) -> Option<Measured> {
         self.0.engine.catalog.superblock.borrow().log_measured
     }
 
     /// The log's second device, if it has one: what the superblock file says.
-    pub fn second_log(&self) -> Option<SecondLog> {
+    pub(crate) fn second_log(&self) -> Option<SecondLog> {
         self.0.engine.catalog.superblock.borrow().second_log.clone()
     }
 
@@ -243,7 +243,7 @@ impl Database {
     }
 
     /// The settings that the database was opened with.
-    pub fn settings(&self) -> &Settings {
+    pub(crate) fn settings(&self) -> &Settings {
         &self.0.settings
     }
 

@@ -13,6 +13,11 @@ pub fn device(executor: &Executor, name: &str) -> Result<DeviceId> {
     executor.device(name).ok_or_else(|| Error::NoDevice(name.to_owned()))
 }
 
+/// What is wrong with a file on a device of this name if there is no such device.
+pub fn undescribed(device: &str) -> String {
+    format!("no section [device.{device}] describes it")
+}
+
 /// Charges one access to a device with these traits, pays what must be paid before it, and says how it is made.
 pub async fn access(executor: &Executor, traits: &DeviceTraits) -> Access {
     if let Some(access) = access_at_once(executor, traits) {

@@ -3,7 +3,7 @@
 use crate::ground::database::with_database;
 use entresol_engine::catalog::{IndexSpec, Locking, Organization};
 use entresol_engine::set::{FieldType, RecordType};
-use entresol_engine::{Database, Error, PartitionSpec};
+use entresol_engine::{Database, Error, Internals, PartitionSpec};
 
 fn users() -> PartitionSpec {
     let record = RecordType::new([("name", FieldType::Text), ("age", FieldType::U8)]).expect("different names");

@@ -393,6 +393,8 @@ fn a_missing_device_is_named_and_done_without_only_where_that_is_safe() {
         let rest = hardware(&[["b", "a"][index]]);
         let names_it = |result: Result<Option<u8>>| {
             assert!(matches!(&result, Err(Error::LogCopyMissing { device, .. }) if device == missing), "{result:?}");
+            let advice = format!("[device.{missing}]");
+            assert!(result.is_err_and(|error| error.to_string().contains(&advice)), "it says where to describe it");
         };
         let (media, both) = (Media::new(), settings(Acknowledged::Both));
         created(&media, &both);

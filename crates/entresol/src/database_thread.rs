@@ -12,7 +12,7 @@ use crate::{OpenError, Opening, control};
 use base::time::SECOND_NS;
 use driver::Fault;
 use engine::server::TransactionServer;
-use engine::{Error, Result};
+use engine::{Error, Internals, Result};
 use executor::{Executor, Mailbox, Panic, Sender, WholeExecutor, mailbox, panic_message};
 use node::channel::threads::Exchange;
 use node::page_server::{PageServer, ServerSettings};

@@ -3,7 +3,7 @@
 use crate::calls::Calls;
 use crate::reply::{Answers, Promise, Wakes};
 use driver::Work;
-use engine::{Database, Error, Result};
+use engine::{Database, Error, Internals, Result};
 use executor::{CatchPanic, Executor, Panic, TaskId, catch_panic, panic_message};
 use node::page_client::PageClient;
 use node::page_server::PageServer;

@@ -374,6 +374,8 @@ fn without_a_subscriber_nothing_is_listened_to() {
     let nothing = Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let store = tracing::dispatcher::with_default(&nothing, || described().open()).expect("opens");
     // There is room for one listener.
-    store.database().statistics().listen(Rc::new(Deaf));
+    store.database().statistics().listen(Rc::new(Deaf)).expect("none is told yet");
+    let second = store.database().statistics().listen(Rc::new(Deaf)).unwrap_err().to_string();
+    assert!(second.contains("one listener"), "{second}");
     store.run(async |database| database.checkpoint().await).expect("works");
 }

@@ -17,6 +17,7 @@ mod fields;
 mod group;
 mod half_change;
 mod indexed;
+mod internals;
 mod lock_wait;
 mod long_values;
 mod objects;
@@ -41,6 +42,7 @@ mod withdrawing;
 
 pub use ahead::READ_AHEAD_MAX;
 pub use callers::CALLERS_MAX;
+pub use internals::NodeInternals;
 pub use ranges::PageScan;
 pub use savepoint::PageSavepoint;
 pub use snapshot::PageSnapshot;
@@ -50,7 +52,7 @@ pub use waits::NodeWaits;
 use crate::channel::Transport;
 use crate::client::{Arrival, CalledBack, Client};
 use crate::lease::{Lapses, Lease};
-use crate::message::{Answer, ClientId, Copy, LeavingFate, Outcome, Request, Session, ToServer, Transaction};
+use crate::message::{Answer, Copy, LeavingFate, Outcome, Request, Session, ToServer, Transaction};
 use crate::outbox::{Outbox, Traffic};
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{Instant, PageId, PartitionId};
@@ -261,16 +263,6 @@ impl PageClient {
         Ok(PageClient(inner))
     }
 
-    /// Its name at the server, for as long as the present connection lasts.
-    pub fn id(&self) -> ClientId {
-        self.session().client
-    }
-
-    /// Its session at the server.
-    pub fn session(&self) -> Session {
-        self.0.protocol.borrow().session().expect("it has joined")
-    }
-
     /// How many copies of pages are in its memory.
     pub fn copies(&self) -> usize {
         self.0.protocol.borrow().resident().count()
@@ -279,11 +271,6 @@ impl PageClient {
     /// Whether copies may be used at this moment.
     pub fn has_lease(&self) -> bool {
         self.0.has_lease()
-    }
-
-    /// How often they might not while there were some, until now.
-    pub fn lapses(&self) -> Lapses {
-        self.0.lapses.get()
     }
 
     /// Why it is of no use any more, if its server was sought in vain or does not want it.
@@ -297,31 +284,6 @@ impl PageClient {
     /// What its tasks run on.
     pub fn executor(&self) -> &UserExecutor {
         self.0.for_users()
-    }
-
-    /// Its buffer.
-    pub fn buffer(&self) -> &Rc<Buffer> {
-        &self.0.buffer
-    }
-
-    /// What it has sent.
-    pub fn traffic(&self) -> &Traffic {
-        &self.0.traffic
-    }
-
-    /// On how many connections other clients may send pages here: those that have not yet sent one that is wanted, and those that have.
-    pub fn callers(&self) -> (usize, usize) {
-        self.0.callers.count()
-    }
-
-    /// To how many other clients it has connections, or is making them.
-    pub fn peers(&self) -> usize {
-        self.0.peers.len()
-    }
-
-    /// Makes the pages of a partition of the server's database known here.
-    pub fn attach(&self, partition: PartitionId) {
-        self.0.attach(partition);
     }
 }
 

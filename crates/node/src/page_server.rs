@@ -9,6 +9,7 @@ mod committing;
 mod describing;
 mod ended;
 mod fetching;
+mod internals;
 mod memory;
 mod records;
 mod sets;
@@ -16,6 +17,7 @@ mod snapshots;
 mod survey;
 
 pub use admitting::{STRANGERS_BYTES_MAX, STRANGERS_MAX};
+pub use internals::ServerInternals;
 
 use crate::algorithm::{ALGORITHMS, Algorithm, CHANCES, Frames, Recency};
 use crate::channel::{Acceptor, Ending, Incoming, Transport, next_connection};
@@ -28,7 +30,6 @@ use admitting::Unknown;
 use base::{Instant, PageId, PartitionId};
 use describing::describe;
 use driver::Work;
-use engine::buffer::Buffer;
 use engine::canary::{self, Canary};
 use engine::catalog::Partition;
 use engine::set;
@@ -216,43 +217,6 @@ impl PageServer {
     /// Why nothing is committed any more, if the log has failed: the server has to be started again.
     pub fn failure(&self) -> Option<Error> {
         self.0.database.log().failure()
-    }
-
-    /// The database's buffer.
-    pub fn buffer(&self) -> &Rc<Buffer> {
-        self.0.database.buffer()
-    }
-
-    /// What it has sent.
-    pub fn traffic(&self) -> &Traffic {
-        &self.0.traffic
-    }
-
-    /// Forgets what was counted: the end of a warm-up.
-    pub fn restart_counts(&self) {
-        self.0.protocol.borrow_mut().restart_counts();
-        self.0.traffic.restart();
-        self.0.received.borrow_mut().clear();
-    }
-
-    /// From now on this is told of each page that a client gets.
-    pub fn observe(&self, observer: Observer) {
-        self.0.observer.replace(Some(observer));
-    }
-
-    /// How many peers there are that have not said who they are.
-    pub fn strangers(&self) -> usize {
-        self.0.strangers.borrow().len()
-    }
-
-    /// The memory that all of them together take with what they have sent, in bytes.
-    pub fn strangers_bytes(&self) -> usize {
-        self.0.strangers.borrow().iter().map(|stranger| stranger.sent.get()).sum()
-    }
-
-    /// The server's side of the protocol, to look at.
-    pub fn protocol(&self) -> std::cell::Ref<'_, Server> {
-        self.0.protocol.borrow()
     }
 }
 

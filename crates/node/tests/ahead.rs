@@ -6,7 +6,8 @@ use base::time::SECOND_NS;
 use engine::catalog::{Locking, Organization};
 use engine::{PartitionSpec, Result};
 use entresol_node::algorithm::ALGORITHMS;
-use entresol_node::page_client::{ClientSettings, PageClient};
+use entresol_node::page_client::{ClientSettings, NodeInternals, PageClient};
+use entresol_node::page_server::ServerInternals;
 use executor::{Cluster, Executor, JoinHandle};
 
 /// Eight pages may be asked for ahead with them.

@@ -8,8 +8,8 @@ use base::{PageId, PartitionId};
 use engine::catalog::{Locking, Organization};
 use engine::{Error, PartitionSpec, Result};
 use entresol_node::algorithm::ALGORITHMS;
-use entresol_node::page_client::{ClientSettings, PageClient};
-use entresol_node::page_server::PageServer;
+use entresol_node::page_client::{ClientSettings, NodeInternals, PageClient};
+use entresol_node::page_server::{PageServer, ServerInternals};
 use executor::{Cluster, Executor, JoinHandle};
 
 /// A server and two clients.

@@ -9,7 +9,7 @@ use engine::canary::{self, Canary};
 use engine::log::GroupCommit;
 use engine::{Database, Error, Result, Settings, Transaction, log};
 use entresol_node::channel::Plain;
-use entresol_node::page_client::PageClient;
+use entresol_node::page_client::{NodeInternals, PageClient};
 use entresol_node::page_server::{PageServer, ServerSettings};
 use executor::{Cluster, Executor};
 use std::cell::Cell;

@@ -11,7 +11,7 @@ use engine::{Database, Error, PartitionSpec, Result};
 use entresol_node::algorithm::{self, CHANCES};
 use entresol_node::channel::Plain;
 use entresol_node::page_client::{ClientSettings, PageClient};
-use entresol_node::page_server::{PageServer, ServerSettings};
+use entresol_node::page_server::{PageServer, ServerInternals, ServerSettings};
 use entresol_node::server::Counts;
 use executor::{Cluster, Executor};
 use std::rc::Rc;

@@ -10,7 +10,7 @@ use entresol_node::lease::LEASE_NS;
 use entresol_node::message::{
     self, Answer, ClientId, Copy, LeavingFate, Outcome, Request, Secret, Session, ToPeer, ToServer,
 };
-use entresol_node::page_client::PageClient;
+use entresol_node::page_client::{NodeInternals, PageClient};
 use executor::{Cluster, Executor};
 use serde::Serialize;
 use std::cell::{Cell, RefCell};

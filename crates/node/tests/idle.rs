@@ -3,6 +3,7 @@
 use crate::counting::{Joined, PAGES, count, joined, sum};
 use base::PageId;
 use entresol_node::page_client::PageClient;
+use entresol_node::page_server::ServerInternals;
 use entresol_node::server::Found;
 use std::cell::Cell;
 use std::rc::Rc;

@@ -13,7 +13,7 @@ use entresol_node::grants::Grants;
 use entresol_node::message::{
     self, Answer, Copy, Image, Leaving, LeavingFate, RecordLock, Request, ToServer, Transaction,
 };
-use entresol_node::page_server::{PageServer, ServerSettings};
+use entresol_node::page_server::{PageServer, ServerInternals, ServerSettings};
 use executor::{Cluster, Executor};
 use std::net::SocketAddr;
 use std::ops::Range;

@@ -13,7 +13,7 @@ use entresol_node::algorithm::{self, CHANCES};
 use entresol_node::channel::Plain;
 use entresol_node::leaf_records::number_of;
 use entresol_node::message::{Answer, RecordLock, Request, Transaction};
-use entresol_node::page_server::{PageServer, ServerSettings};
+use entresol_node::page_server::{PageServer, ServerInternals, ServerSettings};
 use executor::{Cluster, Executor};
 use std::rc::Rc;
 

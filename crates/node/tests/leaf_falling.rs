@@ -11,8 +11,8 @@ use engine::{Database, Direction, Error, PartitionSpec, Result, Settings, buffer
 use entresol_node::algorithm::{self, CHANCES};
 use entresol_node::channel::Plain;
 use entresol_node::leaf_records::number_of;
-use entresol_node::page_client::{ClientSettings, PageClient, PageSavepoint, PageTransaction};
-use entresol_node::page_server::{PageServer, ServerSettings};
+use entresol_node::page_client::{ClientSettings, NodeInternals, PageClient, PageSavepoint, PageTransaction};
+use entresol_node::page_server::{PageServer, ServerInternals, ServerSettings};
 use entresol_node::server::Counts;
 use executor::{Cluster, Executor, JoinHandle};
 use std::collections::BTreeMap;

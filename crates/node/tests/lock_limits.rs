@@ -7,6 +7,7 @@ use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::Error;
 use entresol_node::client::SNAPSHOTS_MAX;
 use entresol_node::page_client::{ClientSettings, PageClient};
+use entresol_node::page_server::ServerInternals;
 use executor::Executor;
 use std::time::Duration;
 

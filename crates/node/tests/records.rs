@@ -7,7 +7,7 @@ use engine::{Database, Direction, Error, PartitionSpec, Settings, buffer, log};
 use entresol_node::algorithm::{ALGORITHMS, CHANCES};
 use entresol_node::channel::Plain;
 use entresol_node::page_client::{ClientSettings, PageClient, PageTransaction};
-use entresol_node::page_server::{PageServer, ServerSettings};
+use entresol_node::page_server::{PageServer, ServerInternals, ServerSettings};
 use executor::{Cluster, Executor};
 use std::cell::RefCell;
 use std::collections::BTreeMap;

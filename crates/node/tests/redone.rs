@@ -10,8 +10,8 @@ use engine::second_level::design::Pattern;
 use engine::{Database, Error, Internals, PartitionSpec, Result, buffer};
 use entresol_node::algorithm::{self, CHANCES};
 use entresol_node::channel::Plain;
-use entresol_node::page_client::{ClientSettings, PageClient};
-use entresol_node::page_server::{PageServer, ServerSettings};
+use entresol_node::page_client::{ClientSettings, NodeInternals, PageClient};
+use entresol_node::page_server::{PageServer, ServerInternals, ServerSettings};
 use executor::{Cluster, Executor};
 use std::rc::Rc;
 

@@ -7,6 +7,8 @@ use base::time::MILLISECOND_NS;
 use driver::{Fault, FaultKind};
 use engine::{Database, Error, PartitionSpec, Settings, log};
 use entresol_node::lease::LEASE_NS;
+use entresol_node::page_client::NodeInternals;
+use entresol_node::page_server::ServerInternals;
 use executor::Executor;
 
 const KEY: &[u8] = b"key";

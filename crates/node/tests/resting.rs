@@ -8,6 +8,7 @@ use base::time::{MILLISECOND_NS, SECOND_NS};
 use driver::FaultKind;
 use engine::Error;
 use entresol_node::page_client::{ClientSettings, PageTransaction};
+use entresol_node::page_server::ServerInternals;
 
 const KEY: &[u8] = b"key";
 

@@ -12,6 +12,7 @@ use entresol_node::message::{
     Answer, Request, SetAnswer, SetAsk, SetEntry, SetQuestion, SetRange, SetRecord, SetValue, SetWrite, Transaction,
 };
 use entresol_node::page_client::{PageClient, PageSnapshot, PageTransaction};
+use entresol_node::page_server::ServerInternals;
 use executor::Executor;
 use std::collections::BTreeMap;
 use std::ops::Bound;

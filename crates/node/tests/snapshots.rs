@@ -8,6 +8,7 @@ use engine::canary::{self, Canary};
 use engine::{Error, Result};
 use entresol_node::client::SNAPSHOTS_MAX;
 use entresol_node::page_client::{ClientSettings, PageClient, PageSnapshot};
+use entresol_node::page_server::ServerInternals;
 use executor::{Cluster, Executor, JoinHandle};
 
 /// Fewer than there are pages, and more than snapshots keep.

@@ -7,6 +7,7 @@ use engine::canary::{self, Canary};
 use engine::set::{FieldError, FieldValue, NotUnique};
 use engine::{Direction, Error, Result};
 use entresol_node::page_client::{PageClient, PageTransaction};
+use entresol_node::page_server::ServerInternals;
 use executor::Executor;
 use std::cell::RefCell;
 use std::collections::BTreeMap;

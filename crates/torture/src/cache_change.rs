@@ -7,7 +7,7 @@ use crate::context::RunContext;
 use base::Random;
 use base::time::SECOND_NS;
 use engine::second_level::CacheSettings;
-use engine::{Database, Error};
+use engine::{Database, Error, Internals};
 
 /// How long a change is waited for; it goes on afterwards.
 const PATIENCE_NS: u64 = 2 * SECOND_NS;

@@ -7,7 +7,7 @@ use base::{Instant, Random};
 use driver::FaultKind;
 use engine::{Error, Result};
 use executor::{WaitQueue, WholeExecutor};
-use node::page_client::{PageClient, PageTransaction};
+use node::page_client::{NodeInternals, PageClient, PageTransaction};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 

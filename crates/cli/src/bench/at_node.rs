@@ -9,7 +9,7 @@ use crate::report::Response;
 use crate::table::{fact, facts};
 use base::units::{format_duration_ns, grouped, grouped_decimal};
 use entresol::configuration::Configuration;
-use node::page_client::PageClient;
+use node::page_client::{NodeInternals, PageClient};
 use serde::Serialize;
 use std::net::SocketAddr;
 use workload::debit_credit::{self, DebitCredit};

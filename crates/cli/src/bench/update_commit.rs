@@ -12,6 +12,7 @@ use crate::progress::Progress;
 use crate::{Failure, opening};
 use base::Random;
 use clap::Args;
+use engine::Internals;
 use entresol::{Database, Store};
 use executor::WholeExecutor;
 use std::path::PathBuf;

@@ -10,6 +10,7 @@ use crate::progress::Progress;
 use crate::report::{Clock, Station};
 use crate::trace::Recording;
 use base::PartitionId;
+use engine::Internals;
 use engine::catalog::Locking;
 use entresol::JoinMethod;
 use entresol::configuration::{Choice, Configuration};

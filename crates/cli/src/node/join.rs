@@ -11,6 +11,7 @@ use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::units::{format_duration_ns, grouped, grouped_decimal};
 use entresol::configuration::Configuration;
 use executor::Executor;
+use node::page_client::NodeInternals;
 use serde::Serialize;
 use std::cell::RefCell;
 use std::net::SocketAddr;

@@ -14,6 +14,7 @@ use driver::FaultKind;
 use engine::Internals;
 use entresol::configuration::{Configuration, FILE_NAME};
 use entresol::{Error, Opening, Store};
+use node::page_server::ServerInternals;
 use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::Path;

@@ -4,6 +4,7 @@ use crate::Failure;
 use crate::report::TierUse;
 use base::units::{format_size, grouped};
 use devices::CacheSize;
+use engine::Internals;
 use engine::second_level::{CacheSettings, DESIGNS, Design};
 use entresol::{Database, Handle};
 

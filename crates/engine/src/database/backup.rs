@@ -52,6 +52,7 @@ impl Database {
     /// # Errors
     /// [`BackupError`](crate::BackupError), [`Error::NoDevice`](crate::Error::NoDevice), or the driver's. What is left then
     /// is no database; another restore may begin there.
+    // Users of the library have no whole executor, and restore by its `Opening`.
     #[doc(hidden)]
     pub async fn restore(
         executor: &Executor,

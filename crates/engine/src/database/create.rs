@@ -31,7 +31,8 @@ impl Database {
     /// Creates an empty database.
     ///
     /// # Errors
-    /// [`Setting`](crate::Error::Setting), or the driver's.
+    /// [`Setting`](crate::Error::Setting), [`MissingDevice`](crate::Error::MissingDevice), or the driver's.
+    // Users of the library have no whole executor, and open databases by its `Opening`.
     #[doc(hidden)]
     pub async fn create(executor: &Executor, settings: Settings) -> Result<Database> {
         let executor = &executor.of_library();

@@ -1,20 +1,26 @@
 //! What the other crates of the house do with a database, and users of the library do not.
 
-use super::{CommitFailure, Database, KeptVersions, Served, Shipment};
-use crate::Result;
+use super::{CommitFailure, Database, KeptVersions, Served, Settings, Shipment};
 use crate::buffer::Buffer;
 use crate::catalog::EntryRange;
 use crate::locks::Locks;
-use crate::log::Log;
+use crate::log::{Log, Measured};
 use crate::mvcc::SetPortion;
+use crate::second_level::CacheContents;
+use crate::superblock::SecondLog;
 use crate::transaction::Snapshot;
+use crate::{Error, Result};
 use base::{Lsn, PageId, PartitionId};
+use executor::Panic;
 use std::rc::Rc;
 
 /// A database seen from inside: its log, its buffer and its locks, and what a page server does for nodes. The library exports no such name, so
 /// it is no part of what its users may rely on.
 #[doc(hidden)]
 pub trait Internals {
+    /// The settings that it was opened with.
+    fn settings(&self) -> &Settings;
+
     /// The log.
     fn log(&self) -> &Rc<Log>;
 
@@ -23,6 +29,33 @@ pub trait Internals {
 
     /// The locks.
     fn locks(&self) -> &Locks;
+
+    /// What was measured of the log's device when the database was created, if anything was.
+    fn log_measured(&self) -> Option<Measured>;
+
+    /// The log's second device, if it has one: what the superblock file says.
+    fn second_log(&self) -> Option<SecondLog>;
+
+    /// What the second-level cache holds now; `None` without one. It looks at every frame of main memory, and at the copies that are newer
+    /// than on their pages' own devices.
+    fn cache_contents(&self) -> Option<CacheContents>;
+
+    /// What the panic of a request's own code means for it: [`Panicked`](Error::Panicked).
+    ///
+    /// # Panics
+    /// Goes on panicking if the panic has ended a change of pages halfway: then the engine must not go on. What is committed
+    /// is safe.
+    fn panicked(&self, what: &str, panic: Panic) -> Error;
+
+    /// Contains panics of tasks that its users spawn ([`executor::Executor::contain_panics`]), but for those that have ended a change of
+    /// pages halfway.
+    fn contain_panics(&self);
+
+    /// Has the file of a direct partition have room for a page of it, which may have been cut off: before another node changes its objects.
+    ///
+    /// # Errors
+    /// [`Error::NoPartition`], and the driver's.
+    fn make_room_for_objects(&self, page: PageId) -> impl Future<Output = Result<()>>;
 
     /// Tells this database from all others, also from the one of which it is a restored backup; the same in each opening.
     fn identity(&self) -> u64;
@@ -144,6 +177,10 @@ pub trait Internals {
 }
 
 impl Internals for Database {
+    fn settings(&self) -> &Settings {
+        Database::settings(self)
+    }
+
     fn log(&self) -> &Rc<Log> {
         Database::log(self)
     }
@@ -154,6 +191,30 @@ impl Internals for Database {
 
     fn locks(&self) -> &Locks {
         &self.0.engine.core.locks
+    }
+
+    fn log_measured(&self) -> Option<Measured> {
+        Database::log_measured(self)
+    }
+
+    fn second_log(&self) -> Option<SecondLog> {
+        Database::second_log(self)
+    }
+
+    fn cache_contents(&self) -> Option<CacheContents> {
+        Database::cache_contents(self)
+    }
+
+    fn panicked(&self, what: &str, panic: Panic) -> Error {
+        Database::panicked(self, what, panic)
+    }
+
+    fn contain_panics(&self) {
+        Database::contain_panics(self);
+    }
+
+    async fn make_room_for_objects(&self, page: PageId) -> Result<()> {
+        Database::make_room_for_objects(self, page).await
     }
 
     fn identity(&self) -> u64 {

@@ -195,7 +195,7 @@ async fn open(
 ) -> Result<LogFile> {
     let missing = |detail: String| Error::LogCopyMissing { device: name.to_owned(), detail };
     let device = match executor.device(name) {
-        None if has_copy => return Err(missing("there is no such device".to_owned())),
+        None if has_copy => return Err(missing(crate::io::undescribed(name))),
         _ => crate::io::device(executor, name)?,
     };
     match LogFile::open(executor, (device, name), (&settings.log, index), measured).await {

@@ -71,7 +71,7 @@ impl Database {
     ///
     /// # Errors
     /// [`Error::NoPartition`], and the driver's.
-    pub async fn make_room_for_objects(&self, page: PageId) -> Result<()> {
+    pub(crate) async fn make_room_for_objects(&self, page: PageId) -> Result<()> {
         let space = self.0.engine.core.buffer.find_space(page.partition)?;
         let has_object = page.number < self.describe(page.partition)?.first_pages()?;
         if has_object && page.number >= space.capacity() {

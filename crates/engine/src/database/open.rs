@@ -69,7 +69,9 @@ pub(super) fn assemble(
 ) -> Rc<Engine> {
     let statistics = Statistics::default();
     statistics.reserve(partitions.numbers());
-    settings.listener.iter().for_each(|listener| statistics.listen(Rc::clone(listener)));
+    if let Some(listener) = &settings.listener {
+        statistics.listen(Rc::clone(listener)).expect("none is told of a database that is being opened");
+    }
     sets.borrow_mut().set_logging(settings.logging, settings.whole_fields);
     let rules = Rules {
         force: settings.force,
@@ -111,12 +113,13 @@ impl Database {
     /// one on the same executor: what it has begun to write may come after what that has written. [`Executor::stop`] waits for it.
     ///
     /// # Errors
-    /// [`Setting`](crate::Error::Setting), [`NotADatabase`](crate::Error::NotADatabase),
+    /// [`Setting`](crate::Error::Setting), [`MissingDevice`](crate::Error::MissingDevice), [`NotADatabase`](crate::Error::NotADatabase),
     /// [`Unfinished`](crate::Error::Unfinished), [`NewerFormat`](crate::Error::NewerFormat),
     /// [`DamagedLog`](crate::Error::DamagedLog), [`LogCopyMissing`](crate::Error::LogCopyMissing),
     /// [`DamagedPage`](crate::Error::DamagedPage), [`NotRepeated`](crate::Error::NotRepeated),
     /// [`TierMissing`](crate::Error::TierMissing), [`LogNotArchived`](crate::Error::LogNotArchived) if a full log has no room for what
     /// its archive has to be told of many partitions, or the driver's.
+    // Users of the library have no whole executor, and open databases by its `Opening`.
     #[doc(hidden)]
     pub async fn open(executor: &Executor, mut settings: Settings, path: &str) -> Result<Database> {
         let executor = &executor.of_library();

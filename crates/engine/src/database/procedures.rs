@@ -39,13 +39,13 @@ impl Database {
     /// # Panics
     /// Goes on panicking if the panic has ended a change of pages halfway: then the engine must not go on. What is committed
     /// is safe.
-    pub fn panicked(&self, what: &str, panic: Panic) -> Error {
+    pub(crate) fn panicked(&self, what: &str, panic: Panic) -> Error {
         self.0.engine.panicked(what, panic)
     }
 
     /// Contains panics of tasks that its users spawn ([`executor::Executor::contain_panics`]), but for those that have ended a change of
     /// pages halfway.
-    pub fn contain_panics(&self) {
+    pub(crate) fn contain_panics(&self) {
         let engine = Rc::downgrade(&self.0.engine);
         let contained = move |panic| match engine.upgrade() {
             Some(engine) => engine.contained(panic),

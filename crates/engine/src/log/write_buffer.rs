@@ -181,7 +181,7 @@ async fn restore(
     needed: Lsn,
 ) -> Result<bool> {
     let missing = |detail: &str| if record.in_use { Err(record.missing(detail)) } else { Ok(false) };
-    let Some(device) = executor.device(&record.device) else { return missing("there is no such device") };
+    let Some(device) = executor.device(&record.device) else { return missing(&crate::io::undescribed(&record.device)) };
     let Some((file, length)) = tier_file::open_file(executor, device, record.kind, false).await? else {
         return missing(&format!("it holds no file '{}'", record.kind.file_name()));
     };

@@ -555,7 +555,7 @@ async fn find(
     record: &TierRecord,
     (page_size, limit): (usize, AnswerLimit),
 ) -> Result<std::result::Result<EarlierTier, String>> {
-    let Some(device) = executor.device(&record.device) else { return Ok(Err("there is no such device".into())) };
+    let Some(device) = executor.device(&record.device) else { return Ok(Err(crate::io::undescribed(&record.device))) };
     let Some((file, length)) = open_file(executor, device, record.kind, false).await? else {
         return Ok(Err(format!("it holds no file '{}'", record.kind.file_name())));
     };

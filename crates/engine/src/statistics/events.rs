@@ -1,7 +1,7 @@
 //! What a database tells while it is open, to one that listens: nothing is measured or kept for that unless one does.
 
 use super::{RecoveryReport, Statistics, add};
-use crate::Error;
+use crate::{Error, Result};
 use base::{Instant, Lsn, TransactionId};
 use executor::{Executor, TaskId};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -135,7 +135,7 @@ pub(crate) enum WaitKind {
 ///
 /// # with_database(async |database| {
 /// let checkpoints = Rc::new(Checkpoints::default());
-/// database.statistics().listen(Rc::clone(&checkpoints) as Rc<dyn Listener>);
+/// database.statistics().listen(Rc::clone(&checkpoints) as Rc<dyn Listener>)?;
 /// database.checkpoint().await?;
 /// assert_eq!(checkpoints.0.get(), 1);
 /// # Ok(())
@@ -170,10 +170,11 @@ pub(super) struct Listening {
 impl Statistics {
     /// From now on `listener` is told of events. One that is to hear of the opening, too, is in the settings of that.
     ///
-    /// # Panics
-    /// If another is already.
-    pub fn listen(&self, listener: Rc<dyn Listener>) {
-        assert!(self.listening.listener.set(listener).is_ok(), "a database has one listener");
+    /// # Errors
+    /// [`Error::Argument`] if another is told of them: a database has one listener.
+    pub fn listen(&self, listener: Rc<dyn Listener>) -> Result<()> {
+        let is_told = |_| Error::Argument("a database has one listener, and this one has it already".to_owned());
+        self.listening.listener.set(listener).map_err(is_told)
     }
 
     /// Tells an event.

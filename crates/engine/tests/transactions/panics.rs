@@ -5,7 +5,7 @@ use base::PartitionId;
 use base::time::SECOND_NS;
 use entresol_engine::server::{self, TransactionServer};
 use entresol_engine::statistics::{Event, Listener};
-use entresol_engine::{Database, Error, PartitionSpec, Procedures, Result, Settings, Transaction};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Procedures, Result, Settings, Transaction};
 use executor::{catch_panic, panic_message};
 use virtual_driver::Media;
 

@@ -8,7 +8,7 @@ use engine::{Database, Error, PartitionSpec, Settings, buffer};
 use entresol_node::algorithm::{self, Algorithm, CHANCES};
 use entresol_node::channel::Plain;
 use entresol_node::message::{Copy, Leaving, Request, Secret, Transaction};
-use entresol_node::page_client::{self, PageClient};
+use entresol_node::page_client::{self, NodeInternals, PageClient};
 use entresol_node::page_server::{self, PageServer};
 use executor::{Cluster, Executor};
 use std::net::SocketAddr;

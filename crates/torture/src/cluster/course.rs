@@ -7,7 +7,7 @@ use base::time::SECOND_NS;
 use driver::FaultKind;
 use engine::Error;
 use executor::Executor;
-use node::page_client::PageClient;
+use node::page_client::{NodeInternals, PageClient};
 use std::cell::{Cell, RefCell};
 
 /// How many things that went wrong are told.

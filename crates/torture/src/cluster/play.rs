@@ -16,7 +16,7 @@ use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use base::{Instant, Random};
 use engine::Database;
 use executor::{Cluster, Executor, JoinHandle, Stop};
-use node::page_server::PageServer;
+use node::page_server::{PageServer, ServerInternals};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::collections::btree_map::OccupiedEntry;

@@ -4,7 +4,7 @@ use base::{PageId, PartitionId};
 use engine::buffer::Buffer;
 use node::algorithm;
 use node::message::ClientId;
-use node::page_server::{PageServer, ServerSettings};
+use node::page_server::{PageServer, ServerInternals, ServerSettings};
 use node::server::Found;
 use std::cell::Cell;
 use std::rc::Rc;

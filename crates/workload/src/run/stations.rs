@@ -1,7 +1,7 @@
 //! What the stations tell of a run: whether its figures add up, and which of them more came to than it could serve.
 
 use driver::{Fault, FaultKind, StationReport};
-use engine::{Database, Result};
+use engine::{Database, Internals, Result};
 use executor::WholeExecutor;
 use std::fmt;
 

@@ -7,7 +7,7 @@ use crate::abandon::at_most;
 use crate::context::After;
 use crate::records::owner::{RecordsByKey, difference, tag, value};
 use engine::organization::b_tree;
-use engine::{Direction, Error, Result};
+use engine::{Direction, Error, Internals, Result};
 use std::ops::Bound;
 use std::rc::Rc;
 
