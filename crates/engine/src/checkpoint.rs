@@ -61,7 +61,8 @@ struct SuperblockChange {
 /// Takes a checkpoint that writes back every page changed before this call.
 ///
 /// # Errors
-/// The driver's or the log's; [`Error::OwnCheckpoint`]. The checkpoint before stays valid.
+/// The driver's or the log's; [`Error::OwnCheckpoint`]. The checkpoint before stays valid, or redo begins later, as far as pages
+/// were written.
 pub(crate) async fn checkpoint(engine: &Rc<Engine>) -> Result<()> {
     let taken = {
         let engine = Rc::clone(engine);
@@ -159,34 +160,37 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<R
     // A page that cannot be read keeps the log from its first change on, as one does that only a cache has; others are written.
     let redone = if is_put_off { Ok(()) } else { engine.core.buffer.redo_rest().await };
     let begin = engine.core.log.end();
-    if is_put_off {
-        put_off(engine).await?;
-    } else {
-        advance_redo(engine, begin, extent).await?;
-        add(&engine.core.statistics.checkpoints, 1);
+    let written = match is_put_off {
+        true => put_off(engine).await.map(Ok)?,
+        false => advance_redo(engine, begin, extent).await?,
+    };
+    if written.is_ok() {
+        add(&engine.core.statistics.checkpoints, u64::from(!is_put_off));
+        checkpointer.last_begin.set(begin);
+        checkpointer.is_put_off.set(is_put_off);
     }
-    checkpointer.last_begin.set(begin);
-    checkpointer.is_put_off.set(is_put_off);
     give_up_log(engine).await?;
-    Ok(redone)
+    written.map(|()| redone)
 }
 
-/// Writes pages back that were changed before `begin`, and has redo begin later.
-async fn advance_redo(engine: &Engine, begin: Lsn, extent: CheckpointExtent) -> Result<()> {
+/// Writes pages back that were changed before `begin`, and has redo begin later: where the first of those needs it that were not
+/// written, if one was not. Returns whether all were.
+async fn advance_redo(engine: &Engine, begin: Lsn, extent: CheckpointExtent) -> Result<Result<()>> {
     // The second checkpoint after a change finds its page old: hot pages are written once in two checkpoints. A log
     // that is nearly full cannot wait for that.
     let everything = extent != CheckpointExtent::Old || engine.core.log.is_crowded();
     let old = if everything { begin } else { engine.checkpointer.last_begin.get() };
-    {
+    let written = {
         let levels = engine.core.buffer.levels();
         let _checkpointing: Vec<Checkpointing> = levels.from_top().map(|tiers| tiers.begin_checkpoint()).collect();
-        engine.core.buffer.write_back_before(old, extent != CheckpointExtent::Restart).await?;
-    }
+        engine.core.buffer.write_back_before(old, extent != CheckpointExtent::Restart).await
+    };
     let redo_start = redo_start(engine);
     make_durable(engine).await?;
     let (_turn, table) = state_table_then_take_turn(engine).await;
-    write_superblock(engine, redo_start, SuperblockChange { cache_table: Some(table), ..SuperblockChange::default() })
-        .await
+    let change = SuperblockChange { cache_table: Some(table), ..SuperblockChange::default() };
+    write_superblock(engine, redo_start, change).await?;
+    Ok(written)
 }
 
 /// What a restart has redone and undone in pages is left to a later checkpoint, and redo begins where it began.

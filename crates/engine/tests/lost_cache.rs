@@ -443,3 +443,45 @@ fn a_creation_that_an_opening_has_given_up_takes_no_cache_away_from_the_next() {
     }
     assert!(hung > 2, "{hung} openings were left without an answer");
 }
+
+/// The lower cache goes on, and writes there meanwhile.
+#[test]
+fn what_an_opening_could_not_create_is_created_beside_another_cache_at_work_on_its_device() {
+    let mut settings = settings(Design::default());
+    settings.hierarchy.cache.as_mut().expect("there is one").table = Some(true);
+    let upper = CacheSettings { silence_ns_max: SILENCE_NS_MAX, ..CacheSettings::new("flash", 10) };
+    let media = Media::new();
+    run(&media, async |executor| _ = filled(executor, settings.clone()).await.expect("works"));
+    settings.hierarchy.upper_cache = Some(upper.clone());
+    let mut created = 0;
+    for nth in 1..10 {
+        let slow = Slow { device: "flash".into(), from: Instant::START, until: Instant::NEVER, factor: 200.0 };
+        let errors = vec![ErrorAt { kind: OpKind::Resize, device: Some("flash".into()), nth }];
+        let faults = FaultPlan { slow: vec![slow], errors, ..FaultPlan::default() };
+        let ended = run_under(&media.copy(), Hardware::ideal(), faults, async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            if database.cache().is_none() || database.upper_cache().is_some() {
+                return None;
+            }
+            let working = database.clone();
+            executor.spawn(async move {
+                for number in 0..PAGES {
+                    change(&working, number, 3).await.expect("works");
+                }
+            });
+            while executor
+                .unanswered(0)
+                .iter()
+                .all(|request| request.device != "flash" || request.kind != OpKind::Write)
+            {
+                executor.sleep_ns(MICROSECOND_NS).await;
+            }
+            Some(database.set_upper_cache(Some(upper.clone())).await)
+        });
+        if let Some(changed) = ended.expect("the machine goes on") {
+            assert_eq!(changed, Ok(()), "change of length {nth} has failed");
+            created += 1;
+        }
+    }
+    assert!(created > 0, "no opening did without the upper cache alone");
+}

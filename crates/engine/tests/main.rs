@@ -9,6 +9,7 @@ mod backup_write_faults;
 mod backups;
 mod bad_cache_devices;
 mod bad_caches;
+mod bad_slots;
 mod busy_caches;
 mod busy_checks;
 mod cache_change_faults;

@@ -85,10 +85,12 @@ async fn assert_all(database: &Database, value: impl Fn(u64) -> u8) {
     assert_eq!(read(database, 0..PAGES).await, values);
 }
 
-fn damage(media: &Media, (device, file): (&str, &str), slots: u64) {
-    for slot in 0..slots {
-        media.flip_bit(device, file, 4096 + slot * PAGE_SIZE + 500, 3).expect("flips");
-    }
+fn damage_slot(media: &Media, (device, file): (&str, &str), slot: u64) {
+    media.flip_bit(device, file, 4096 + slot * PAGE_SIZE + 500, 3).expect("flips");
+}
+
+fn damage(media: &Media, device_and_file: (&str, &str), slots: u64) {
+    (0..slots).for_each(|slot| damage_slot(media, device_and_file, slot));
 }
 
 #[test]
@@ -225,6 +227,92 @@ fn a_changed_page_that_cannot_be_read_back_is_named_and_the_log_keeps_it() {
     run(&media, async |executor| {
         let database = Database::open(executor, settings((ALL, 64), ALL), "here").await.expect("opens");
         assert_all(&database, |_| 1).await;
+    });
+}
+
+/// What else the caches have alone comes to its own place, and the log is kept from the first change of that page on, no longer.
+#[test]
+fn a_slot_that_cannot_be_read_back_keeps_no_other_page_from_its_place() {
+    let in_upper = ((ALL, 10), ("nvem", "upper-cache.tier"), [1, 0]);
+    let in_lower = ((NONE, 10), ("flash", "cache.tier"), [0, 1]);
+    for (above, bad, left) in [in_upper, in_lower] {
+        let media = Media::new();
+        let values = |number: u64| if number == PAGES - 1 { 3 } else { 2 };
+        run(&media, async |executor| {
+            let database = create(executor, settings(above, ALL)).await;
+            change(&database, 0..PAGES, 1).await;
+            change(&database, 0..PAGES, 2).await;
+            let [before_above, before_below] = pending(&database);
+            assert!(
+                before_below > 30 && (before_above > 5 || left[0] == 0),
+                "{before_above} above, {before_below} below"
+            );
+            damage_slot(&media, bad, 4);
+            let (needed, used) = (database.buffer().recovery_lsn(), database.log().used());
+            for _ in 0..2 {
+                let error = database.checkpoint().await.expect_err("nothing has this page but the log");
+                assert!(matches!(&error, Error::DamagedPage { file, .. } if file == bad.1), "{error}");
+                assert_eq!(pending(&database), left, "pages that only a cache has, {bad:?}");
+            }
+            assert!(database.buffer().recovery_lsn() > needed, "only one page holds the log");
+            assert!(database.log().used() < used, "{} of {used} bytes of the log are kept", database.log().used());
+            change(&database, [PAGES - 1], 3).await;
+        });
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings(above, ALL), "here").await.expect("opens");
+            assert_all(&database, values).await;
+        });
+    }
+}
+
+/// A page was read from its slot into main memory, and cannot be read from there again. What main memory has is written when that is
+/// known; after that it may leave.
+#[test]
+fn what_main_memory_still_has_of_a_slot_that_cannot_be_read_is_written_anew() {
+    let in_upper = ((ALL, 64), NONE, ("nvem", "upper-cache.tier", 64));
+    let in_lower = ((NONE, 64), ALL, ("flash", "cache.tier", 80));
+    for (above, below, (device, file, slots)) in [in_upper, in_lower] {
+        let media = Media::new();
+        run(&media, async |executor| {
+            let database = create(executor, settings(above, below)).await;
+            change(&database, 0..10, 1).await;
+            read(&database, 20..PAGES).await;
+            assert_eq!(pending(&database).iter().sum::<usize>(), 10, "they have left main memory");
+            assert_eq!(read(&database, 0..10).await, [1; 10]);
+            assert_eq!(pending(&database).iter().sum::<usize>(), 10);
+            let needed = database.buffer().recovery_lsn();
+            damage(&media, (device, file), slots);
+            let error = database.checkpoint().await.expect_err("the slots cannot be read back");
+            assert!(matches!(&error, Error::DamagedPage { file: named, .. } if named == file), "{error}");
+            assert_eq!(database.buffer().recovery_lsn(), needed, "main memory alone has these pages");
+            read(&database, 20..PAGES).await;
+            database.checkpoint().await.expect("main memory has them");
+            assert_eq!(pending(&database), [0, 0]);
+            assert_all(&database, |number| u8::from(number < 10)).await;
+        });
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings(above, below), "here").await.expect("opens");
+            assert_all(&database, |number| u8::from(number < 10)).await;
+        });
+    }
+}
+
+/// What is overwritten need not be read, nor come to its own place.
+#[test]
+fn pages_make_way_for_a_load_although_their_slots_cannot_be_read() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let database = create(executor, settings((ALL, 10), ALL)).await;
+        change(&database, 0..PAGES, 1).await;
+        damage(&media, ("nvem", "upper-cache.tier"), 10);
+        damage(&media, ("flash", "cache.tier"), 80);
+        database.checkpoint().await.expect_err("nothing has these pages but the log");
+        let left = pending(&database);
+        assert!(left[0] > 5 && left[1] > 20, "{left:?}");
+        let objects = database.partition("objects").expect("it exists");
+        let makes_way = || database.buffer().make_way(objects, 0..PAGES as u32);
+        assert!(makes_way() || makes_way(), "nothing is under way for them");
+        assert_eq!(pending(&database), [0, 0]);
     });
 }
 

@@ -62,6 +62,13 @@ impl Host for Buffer {
         self.find_space(page.partition).is_ok_and(|space| is_there(&space))
     }
 
+    fn write_anew(&self, page: PageId, redo_start: Lsn) {
+        let mut pool = self.pool.borrow_mut();
+        if let Some(frame) = pool.frame_of(page) {
+            pool.note_change(frame, redo_start);
+        }
+    }
+
     fn return_copy(&self, copy: Frame) {
         self.copies.borrow_mut().push(copy);
     }
@@ -108,18 +115,17 @@ impl Buffer {
     }
 
     /// Writes to the tiers what they take of these copies, and returns the rest. Of that no older version is on its way to its
-    /// own device any more, and none is in a tier. If it fails, all that was not written is given back with the error.
-    pub(super) async fn absorb(
-        &self,
-        runs: Vec<PageRun>,
-        reason: Reason,
-    ) -> std::result::Result<Vec<PageRun>, (Vec<PageRun>, Error)> {
+    /// own device any more, and none is in a tier. A page whose older version does not make way stays dirty; also the first error of
+    /// that.
+    pub(super) async fn absorb(&self, runs: Vec<PageRun>, reason: Reason) -> (Vec<PageRun>, Result<()>) {
         let levels = self.levels();
-        let mut rest = runs;
+        let (mut rest, mut result) = (runs, Ok(()));
         for (depth, tiers) in levels.from_top().enumerate() {
-            rest = self.absorb_by(tiers, depth == 0, rest, reason).await?;
+            let absorbed;
+            (rest, absorbed) = self.absorb_by(tiers, depth == 0, rest, reason).await;
+            result = result.and(absorbed);
         }
-        Ok(rest)
+        (rest, result)
     }
 
     /// The same by one level; those above it have declined the copies.
@@ -129,8 +135,8 @@ impl Buffer {
         is_top: bool,
         runs: Vec<PageRun>,
         reason: Reason,
-    ) -> std::result::Result<Vec<PageRun>, (Vec<PageRun>, Error)> {
-        let (mut rest, mut failed) = (Vec::new(), None);
+    ) -> (Vec<PageRun>, Result<()>) {
+        let (mut rest, mut result) = (Vec::new(), Ok(()));
         let started: Vec<EnteringPages> = runs.into_iter().map(|run| self.start_entering(tiers, run, reason)).collect();
         for EnteringPages { frames, first, write } in started {
             let outcome = match write {
@@ -138,7 +144,6 @@ impl Buffer {
                     rest.push(PageRun { frames, first, bytes });
                     continue;
                 }
-                TierWrite::Next(bytes) if failed.is_some() => DirtyWrite::Declined(bytes),
                 TierWrite::Next(bytes) => {
                     let leaving = self.leaving(frames[0], true, reason);
                     tiers.write_dirty(&leaving, self.admission(&leaving), bytes).await
@@ -154,22 +159,22 @@ impl Buffer {
                     tiers.enter_dirty(entry, recovery_lsn, left);
                 }
                 DirtyWrite::Declined(bytes) => {
-                    let frame = frames[0];
-                    rest.push(PageRun { frames, first, bytes });
-                    if failed.is_none() && !(tiers.is_upper() && canary::is_planted(Canary::StaleAbove)) {
-                        match tiers.make_way(first).await {
-                            Ok(Some(lsn)) => self.pool.borrow_mut().extend_writing(frame, lsn),
-                            Ok(None) => {}
-                            Err(error) => failed = Some(error),
+                    let is_passed_over = tiers.is_upper() && canary::is_planted(Canary::StaleAbove);
+                    let way = if is_passed_over { Ok(None) } else { tiers.make_way(first).await };
+                    match way {
+                        Ok(older) => {
+                            older.into_iter().for_each(|lsn| self.pool.borrow_mut().extend_writing(frames[0], lsn));
+                            rest.push(PageRun { frames, first, bytes });
+                        }
+                        Err(error) => {
+                            self.end_write(&frames, bytes, false);
+                            result = result.and(Err(error));
                         }
                     }
                 }
             }
         }
-        match failed {
-            None => Ok(rest),
-            Some(error) => Err((rest, error)),
-        }
+        (rest, result)
     }
 
     /// A copy starts on its way to the tiers, if they serve its partition: with others if the cache is written in groups.

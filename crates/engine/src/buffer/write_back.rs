@@ -203,11 +203,10 @@ impl Buffer {
 
     /// Writes what the log has, to the tiers or in place.
     async fn write_part(self: &Rc<Self>, runs: Vec<PageRun>, reason: Reason) -> Result<()> {
-        let runs = match self.absorb(runs, reason).await {
-            Ok(runs) if runs.is_empty() => return Ok(()),
-            Ok(runs) => runs,
-            Err((runs, error)) => return self.give_up(runs, error),
-        };
+        let (runs, absorbed) = self.absorb(runs, reason).await;
+        if runs.is_empty() {
+            return absorbed;
+        }
         let copies = || runs.iter().flat_map(|run| run.copies(self.settings.page_size));
         let tearable = runs.iter().any(|run| self.is_staged(run.first.partition));
         let region = match &self.double_write {
@@ -224,7 +223,7 @@ impl Buffer {
         if let (Some(area), Some(region)) = (&self.double_write, region) {
             area.finish(self, region, &result);
         }
-        result
+        absorbed.and(result)
     }
 
     /// Waits until the devices of these partitions answer: each page that is staged keeps a region until it is written in place.
@@ -298,7 +297,7 @@ impl Buffer {
         space.store().write(&self.executor, transfer, false, Box::new(then));
     }
 
-    fn end_write(&self, frames: &[u32], bytes: Frame, written: bool) {
+    pub(super) fn end_write(&self, frames: &[u32], bytes: Frame, written: bool) {
         let single = bytes.len() == self.settings.page_size;
         (if single { &self.copies } else { &self.run_copies }).borrow_mut().push(bytes);
         self.finish_write(frames, written);
@@ -317,11 +316,25 @@ impl Buffer {
     }
 
     /// Writes every page back whose changes begin before `lsn`, in the order of the files. `cleans`: also those that only a
-    /// cache has, if its design wants that.
+    /// cache has, if its design wants that. What fails on one level keeps nothing on another one from being written.
     ///
     /// # Errors
-    /// The first error.
+    /// The first error. What was not written counts as before in [`Buffer::recovery_lsn`].
     pub async fn write_back_before(self: &Rc<Self>, lsn: Lsn, cleans: bool) -> Result<()> {
+        let mut result = self.write_frames_before(lsn).await;
+        // What the upper cache has may come to what is below it, which is asked afterwards.
+        for level in [Buffer::upper_cache, Buffer::tiers] {
+            if let Some(tiers) = level(self) {
+                let is_scarce = self.log.get().is_some_and(|log| log.is_scarce() || log.is_claimed());
+                let drained = tiers.drain_before(lsn, cleans, is_scarce).await;
+                result = result.and(drained);
+            }
+        }
+        result
+    }
+
+    /// The same of main memory. Ends at the first error: each page whose write has failed keeps room in the double-write area.
+    async fn write_frames_before(self: &Rc<Self>, lsn: Lsn) -> Result<()> {
         let old = self.pool.borrow().dirty_before(lsn);
         for frames in old.chunks(self.checkpoint_batch()) {
             self.write_back(frames.to_vec()).await?;
@@ -333,13 +346,6 @@ impl Buffer {
                 self.written.wait(&self.executor).await;
             } else {
                 self.write_back(old.into_iter().take(self.checkpoint_batch()).collect()).await?;
-            }
-        }
-        // What the upper cache has may come to what is below it, which is asked afterwards.
-        for level in [Buffer::upper_cache, Buffer::tiers] {
-            if let Some(tiers) = level(self) {
-                let is_scarce = self.log.get().is_some_and(|log| log.is_scarce() || log.is_claimed());
-                tiers.drain_before(lsn, cleans, is_scarce).await?;
             }
         }
         Ok(())

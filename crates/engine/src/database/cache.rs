@@ -9,12 +9,12 @@ use crate::second_level::{self, CacheSettings, Spending, Tiers};
 use crate::tier_file::table::SlotTable;
 use crate::tier_file::{Kind, TierRecord};
 use crate::{Error, Result};
-use base::PartitionId;
 use base::units::format_duration_ns;
+use base::{Instant, PartitionId};
 use driver::{Fault, FaultKind};
-use executor::{JoinHandle, Turn, WholeExecutor};
+use executor::{JoinHandle, Turn, Unanswered, WholeExecutor};
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
@@ -28,8 +28,8 @@ pub struct CacheChanges {
     /// Devices on which the creation of a cache's files has not ended. A driver cannot take it back, and its end may remove
     /// or replace files of that name.
     creating: Rc<RefCell<BTreeSet<String>>>,
-    /// Those that the opening has asked for caches in vain.
-    bad: RefCell<BTreeSet<String>>,
+    /// Those that the opening has asked for caches in vain, and until when.
+    bad: RefCell<BTreeMap<String, Instant>>,
     /// What was left of the budget of writes when the cache was turned off.
     spending: RefCell<Option<Spending>>,
 }
@@ -111,7 +111,7 @@ impl Database {
             Kind::UpperCache => self.0.upper_cache.replace(None),
             _ => self.0.cache.replace(None),
         };
-        self.0.changes.bad.borrow_mut().insert(bad.device);
+        self.0.changes.bad.borrow_mut().insert(bad.device, self.executor().now());
     }
 
     /// A cache that is turned on behind an opening begins with nothing of its budget of writes, as the one of the opening does.
@@ -234,8 +234,12 @@ impl Database {
         wanted: (usize, u64),
     ) -> Result<JoinHandle<Result<NewCache>>> {
         let creating = Rc::clone(&self.0.changes.creating);
-        let is_bad = self.0.changes.bad.borrow().contains(&cache.device);
-        if is_bad && self.executor().whole().unanswered(0).iter().any(|request| request.device == cache.device) {
+        let asked_until = self.0.changes.bad.borrow().get(&cache.device).copied();
+        // What another cache on the device asks for since then is none of the opening's.
+        let is_of_opening = |request: &Unanswered| {
+            request.device == cache.device && asked_until.is_some_and(|until| request.since <= until)
+        };
+        if self.executor().whole().unanswered(0).iter().any(is_of_opening) {
             return Err(silent(kind, &cache.device, "was being created by the opening, which has not been answered"));
         }
         if !creating.borrow_mut().insert(cache.device.clone()) {

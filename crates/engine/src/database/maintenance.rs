@@ -14,7 +14,8 @@ impl Database {
     /// Takes a checkpoint that writes back every page changed before this call.
     ///
     /// # Errors
-    /// The driver's or the log's, and [`Error::Closed`]. The checkpoint before stays valid.
+    /// The driver's or the log's, and [`Error::Closed`]. The checkpoint before stays valid, or
+    /// redo begins later, as far as pages were written.
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }

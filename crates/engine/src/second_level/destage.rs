@@ -98,7 +98,7 @@ impl Tiers {
         file.end();
         let completion = completion?;
         if tier == Tier::Cache {
-            self.note_result(&completion);
+            self.note_result(&completion, Some(slot));
         }
         let bytes = completion.buffer.expect("a read gives its buffer back");
         let result = match completion.result {
@@ -147,6 +147,10 @@ impl Tiers {
             Some(error) if self.slots.borrow().is_pending(slot) => {
                 self.failures.borrow_mut().insert(slot, error);
                 self.copies.borrow_mut().extend(copy.map(|copy| (slot, copy)));
+                let page = self.slots.borrow().page_of(slot);
+                if end == DestageEnd::Unreadable {
+                    host.write_anew(page, self.redo_start_of(page));
+                }
             }
             _ => copy.into_iter().for_each(|copy| host.return_copy(copy)),
         }
@@ -232,18 +236,30 @@ impl Tiers {
         self.drain_pages(pending).await
     }
 
-    /// Waits until the pages' own devices have them, pages that lie side by side together.
+    /// Waits until the pages' own devices have them, pages that lie side by side together. A page that does not come there keeps no
+    /// other one from it, unless its write below the upper cache has failed: then no more are begun, for each keeps room in the
+    /// double-write area.
+    ///
+    /// # Errors
+    /// The first of [`Tiers::await_destage`].
     pub(super) async fn drain_pages(self: &Rc<Self>, mut pages: Vec<PageId>) -> Result<()> {
         pages.sort_unstable();
         let group_pages = self.group_pages.get();
+        let mut result = Ok(());
         for pages in pages.chunks(CLEANED_AT_ONCE.max(group_pages as usize)) {
             let groups = self.slots.borrow().groups(pages, group_pages);
             groups.into_iter().for_each(|group| self.clean_group(self.host(), group));
             for page in pages {
-                self.await_destage(*page).await?;
+                let destaged = self.await_destage(*page).await;
+                result = result.and(destaged);
+            }
+            let has_failed =
+                |page: &PageId| matches!(self.slots.borrow().pending_destage(*page), Some((_, PendingDestage::Failed)));
+            if self.is_upper() && pages.iter().any(has_failed) {
+                break;
             }
         }
-        Ok(())
+        result
     }
 
     /// Empties the slot of a copy that could not be read, once the page's own device has that version.

@@ -238,7 +238,7 @@ impl Tiers {
         file.statistics.count_write(length.into());
         add(&file.statistics.write_operations, 1);
         if tier == Tier::Cache {
-            self.note_result(&completion);
+            self.note_result(&completion, None);
         }
         (completion.buffer.expect("a write gives its buffer back"), completion.result.is_ok())
     }
@@ -264,7 +264,7 @@ impl Tiers {
         file.end();
         add(&file.statistics.write_operations, 1);
         let Ok(completion) = answer else { return (None, false) };
-        self.note_result(&completion);
+        self.note_result(&completion, None);
         (completion.buffer, completion.result.is_ok() && !self.is_lost())
     }
 
@@ -328,7 +328,7 @@ impl Tiers {
         self.file(tier).end();
         self.file(tier).statistics.read_times.record(self.executor.now().since_ns(start));
         if tier == Tier::Cache {
-            self.note_result(&completion);
+            self.note_result(&completion, Some(slot));
         }
         let bytes = completion.buffer.expect("a read gives its buffer back");
         let is_sound = completion.result.is_ok()

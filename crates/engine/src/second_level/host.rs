@@ -4,7 +4,7 @@ use super::Tiers;
 use crate::Result;
 use crate::page_store::Future;
 use base::time::SECOND_NS;
-use base::{PageId, PartitionId};
+use base::{Lsn, PageId, PartitionId};
 use driver::{Completion, Frame};
 use std::rc::Rc;
 
@@ -31,6 +31,10 @@ pub trait Host {
 
     /// Whether there is a page of this number, and its partition uses the cache.
     fn may_be_cached(&self, page: PageId) -> bool;
+
+    /// A version of a page that a cache has alone cannot be read back. If main memory has the page, it counts as changed there since
+    /// `redo_start`, and is written as such.
+    fn write_anew(&self, page: PageId, redo_start: Lsn);
 
     /// Takes such memory back.
     fn return_copy(&self, copy: Frame);

@@ -478,7 +478,7 @@ impl Slots {
     pub fn discard_page(&mut self, page: PageId) -> bool {
         let Some(slot) = self.newest.get(page) else { return true };
         let entry = &self.slots[slot as usize];
-        let is_idle = matches!(entry.state, SlotState::Kept | SlotState::Dirty) && entry.older.is_none();
+        let is_idle = (entry.state == SlotState::Kept || entry.state.is_idle()) && entry.older.is_none();
         let is_free = is_idle && !entry.reading;
         if is_free {
             self.empty(slot);

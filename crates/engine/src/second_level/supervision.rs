@@ -10,7 +10,7 @@ use base::{Instant, PageId};
 use driver::{Completion, Fault, FaultKind};
 use executor::WaitQueue;
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 /// How many operations of the cache fail one after another before it is switched off.
@@ -35,8 +35,10 @@ pub struct Supervision {
     under_way: RefCell<BTreeMap<u64, (Instant, Rc<WaitQueue>)>>,
     next: Cell<u64>,
     is_watching: Cell<bool>,
-    /// How many operations have failed since one has succeeded.
+    /// How many operations have failed since one has succeeded, of reads of the same slot only one.
     failures: Cell<u32>,
+    /// Slots whose reads are among these.
+    unreadable: RefCell<BTreeSet<u32>>,
     loss: RefCell<Option<CacheLoss>>,
 }
 
@@ -144,17 +146,21 @@ impl Tiers {
         }
     }
 
-    /// Notes how an operation of the cache ended.
-    pub(super) fn note_result(self: &Rc<Self>, completion: &Completion) {
-        let failures = match &completion.result {
-            Ok(_) => 0,
-            Err(_) => self.supervision.failures.get() + 1,
+    /// Notes how an operation of the cache ended: a read of this slot, or another one. A slot that is read in vain again tells nothing
+    /// of others.
+    pub(super) fn note_result(self: &Rc<Self>, completion: &Completion, read: Option<u32>) {
+        let Supervision { failures, unreadable, .. } = &self.supervision;
+        let Err(fault) = &completion.result else {
+            failures.set(0);
+            unreadable.borrow_mut().clear();
+            return;
         };
-        self.supervision.failures.set(failures);
-        if let Err(fault) = &completion.result
-            && failures >= FAILURES_MAX
-        {
-            self.lose_cache(&format!("{failures} operations have failed, the last one: {fault}"), false);
+        if read.is_some_and(|slot| !unreadable.borrow_mut().insert(slot)) {
+            return;
+        }
+        failures.set(failures.get() + 1);
+        if failures.get() >= FAILURES_MAX {
+            self.lose_cache(&format!("{} operations have failed, the last one: {fault}", failures.get()), false);
         }
     }
 
@@ -175,16 +181,22 @@ impl Tiers {
         let Some(host) = self.host_if_there() else { return };
         host.destage_ended();
         if !is_silent {
-            let this = Rc::clone(self);
-            self.executor.spawn(async move { this.save(dirty).await });
+            self.save(dirty);
         }
     }
 
-    /// Brings what only the cache has to its own place, as far as it can be read.
-    async fn save(self: Rc<Self>, dirty: Vec<PageId>) {
-        for page in dirty {
-            // What cannot be read counts as not yet written, and holds the log.
-            let _failed = self.await_destage(page).await;
+    /// Begins to bring what only the cache has to its own place, as far as it can be read. Pages of a device that does not answer keep
+    /// no others waiting.
+    fn save(self: &Rc<Self>, mut dirty: Vec<PageId>) {
+        dirty.sort_unstable();
+        for pages in dirty.chunk_by(|a, b| a.partition == b.partition) {
+            let (this, pages) = (Rc::clone(self), pages.to_vec());
+            self.executor.spawn(async move {
+                for page in pages {
+                    // What cannot be read counts as not yet written, and holds the log.
+                    let _failed = this.await_destage(page).await;
+                }
+            });
         }
     }
 }

@@ -356,7 +356,13 @@ impl Tiers {
     /// for. Whether there is none then.
     pub fn discard_page(&self, page: PageId) -> bool {
         self.pass_over(page);
-        !self.entering.borrow().contains_key(&page) && self.slots.borrow_mut().discard_page(page)
+        if self.entering.borrow().contains_key(&page) {
+            return false;
+        }
+        let slot = self.slots.borrow().lookup(page);
+        let is_gone = self.slots.borrow_mut().discard_page(page);
+        slot.into_iter().filter(|_| is_gone).for_each(|slot| self.forget_copy(slot));
+        is_gone
     }
 
     /// Releases what is kept of a slot's copy, which is not needed any more.
