@@ -72,6 +72,11 @@ impl Progress {
         move |warning| bar.suspend(|| eprintln!("Warning: {warning}"))
     }
 
+    /// Says on standard error what has come of the steps so far, above the line: a command that is ended has said it.
+    pub fn tell(&self, what: &str) {
+        self.0.suspend(|| eprintln!("{what}\n"));
+    }
+
     /// Takes the line away.
     pub fn finish(self) {
         self.0.finish_and_clear();

@@ -14,7 +14,8 @@ use torture::{BESIDE_BACKUPS, ClientEvent, FaultKind, Options, SeedKind, Step, S
 ///
 /// Each seed makes one run: a configuration, a workload, power cuts, torn writes, device
 /// errors and flipped bits; then a restart, and a check that every acknowledged transaction
-/// is there and no other half there. A seed that fails is printed and replays exactly.
+/// is there and no other half there. A seed that fails is printed at once, on standard error,
+/// and with the result; it replays exactly.
 ///
 /// With --isolation, transactions of each seed meet on a few records, and what they were
 /// shown is searched for what their level of isolation forbids.
@@ -71,6 +72,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let first = seeds.start;
     let kind = if arguments.isolation { SeedKind::Isolation } else { SeedKind::Durability };
     let summary = torture::run_range(seeds, Options::FULL.of(kind), |outcome| {
+        outcome.failure.iter().for_each(|failure| progress.tell(&wrapped(&failure.to_string())));
         progress.advance_to(outcome.seed + 1 - first);
     });
     progress.finish();

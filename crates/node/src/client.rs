@@ -265,6 +265,9 @@ impl Client {
     pub fn wait_no_more(&mut self, transaction: Transaction) {
         if self.waiting.remove(&transaction).is_some() {
             self.locks.withdraw(LockHolder::Transaction(transaction));
+        } else {
+            let again = self.awaits(transaction, None);
+            self.due.messages.extend(again);
         }
     }
 
@@ -276,35 +279,6 @@ impl Client {
     /// In which mode the transaction has locked the page.
     pub fn lock_of(&self, transaction: Transaction, page: PageId) -> Option<Mode> {
         self.locks.holds(LockHolder::Transaction(transaction), page)
-    }
-
-    /// A transaction that has locked this page wants it, wherever it is. If another transaction, which is no longer, has asked for
-    /// it, this says that the page is for this one: the server has to know which waits for which.
-    pub fn enter(&mut self, transaction: Transaction, page: PageId) -> Option<ToServer> {
-        let held = self.copies.get(&page)?;
-        match held.place {
-            // It comes soon or never, and waits for no one.
-            Place::Coming { by } if by != transaction && !self.is_used_by(by, page) && !held.is_speculative => {
-                self.repeat(page, transaction)
-            }
-            _ => None,
-        }
-    }
-
-    /// The transaction waits for a page to come, or does so no longer.
-    pub fn awaits(&mut self, transaction: Transaction, page: Option<PageId>) {
-        match page {
-            Some(page) => drop(self.awaited.insert(transaction, page)),
-            None => drop(self.awaited.remove(&transaction)),
-        }
-    }
-
-    /// A transaction that has locked the page and waits for it to come.
-    pub fn awaiting(&self, page: PageId) -> Option<Transaction> {
-        let awaits = |transaction: &Transaction| {
-            self.is_used_by(*transaction, page) && self.awaited.get(transaction) == Some(&page)
-        };
-        self.locks.transactions(page).filter(awaits).min()
     }
 
     /// Whether the transaction has locked the page: then it has, or will have, its read lock.
@@ -339,6 +313,8 @@ impl Client {
                         if let Some(page) = self.waiting.remove(&transaction) {
                             self.uses.entry(transaction).or_default().insert(page);
                             self.note_used(page);
+                            // It comes to the page in its next step.
+                            self.awaited.insert(transaction, page);
                             self.due.wakes = true;
                             self.tell_late_use(transaction, page);
                         }
@@ -425,23 +401,6 @@ impl Client {
         };
         let (copy, waited) = (Copy { page, number }, self.waited.take());
         (self.message(Request::Read { copy, secret, transaction, writes, leaving, waited }), forgotten)
-    }
-
-    /// A page has not come for long: it is asked for again, for a transaction that uses it.
-    pub fn ask_again(&mut self, page: PageId) -> Option<ToServer> {
-        let Place::Coming { by } = self.copies.get(&page)?.place else { return None };
-        let by = if self.is_used_by(by, page) { by } else { self.user(page).unwrap_or(by) };
-        self.repeat(page, by)
-    }
-
-    /// A page has not come for long: the same request again, if it is still waited for. An answer that is only late does no harm.
-    pub fn repeat(&mut self, page: PageId, transaction: Transaction) -> Option<ToServer> {
-        let held = self.copies.get_mut(&page)?;
-        let Place::Coming { by } = &mut held.place else { return None };
-        *by = transaction;
-        let (leaving, secret) = (self.making_room.get(page), held.secret);
-        let copy = Copy { page, number: held.number };
-        Some(self.message(Request::Read { copy, secret, transaction, writes: false, leaving, waited: None }))
     }
 
     /// Whether this very copy was asked for and has not come.

@@ -155,8 +155,8 @@ pub enum Request {
     /// It wants to know what partitions there are.
     Catalog,
     /// It wants a page, and the read lock that comes with the copy. Said again if the page does not come, which may have been lost on
-    /// its way from another client, and if another transaction waits for it now. For [`Transaction::NONE`] it is asked for ahead, and waits for
-    /// no one: it comes, or [`Answer::WouldBlock`].
+    /// its way from another client, and if another transaction waits for it now. Said first for [`Transaction::NONE`] it is asked for ahead, and
+    /// waits for no one: it comes, or [`Answer::WouldBlock`].
     Read {
         /// The copy that it will be; one that it has already, if the page has left its memory while it is in use.
         copy: Copy,

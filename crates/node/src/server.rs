@@ -18,7 +18,8 @@
 //!   the writer, and for writers ahead of it; and for those of its own client for which that says that it waits. So a cycle is a deadlock
 //!   and a deadlock is a cycle.
 //!
-//! - A client whose connection breaks keeps all that until its lease is over, or until it joins again (`joining.rs`).
+//! - A client whose connection breaks keeps all that until its lease is over, or until it joins again (`joining.rs`). One that is given up
+//!   while it commits keeps its copies until that has ended.
 //!
 //! A message about a copy that is not the one in the directory is late, and is passed over. What no honest client could say is
 //! [`Misbehaviour`]: the client is given up like one whose connection broke.
@@ -129,6 +130,8 @@ struct JoinedClient {
     active: Instant,
     /// Whether it is one only until its lease is over ([`Server::revoke`]).
     is_revoked: bool,
+    /// Whether it is given up, and is one only until its commits have ended ([`Server::lose`]).
+    is_gone: bool,
     /// Whether its place is to be another one's then.
     loses_place: bool,
     waiting: usize,
@@ -235,7 +238,7 @@ impl Server {
 
     /// The clients.
     pub fn clients(&self) -> impl Iterator<Item = ClientId> {
-        self.clients.keys().copied()
+        self.clients.iter().filter(|(_, joined)| !joined.is_gone).map(|(client, _)| *client)
     }
 
     /// How many copies all clients may have.

@@ -135,7 +135,7 @@ pub struct Holder {
 pub struct Waiter {
     /// Whose.
     pub client: ClientId,
-    /// For which of its transactions.
+    /// For which of its transactions. [`Transaction::NONE`] if the one that has asked commits by now, or has ended.
     pub transaction: Transaction,
     /// Whether it is for the write lock, rather than for a copy.
     pub is_write: bool,

@@ -28,8 +28,13 @@ const LONG_NS: u64 = 10 * SECOND_NS;
 
 impl Ground {
     fn new(algorithm: &str) -> Ground {
+        Ground::with(algorithm, FRAMES)
+    }
+
+    /// With clients that have this number of frames.
+    fn with(algorithm: &str, frames: usize) -> Ground {
         let Joined { cluster, executors, server, clients, counters } =
-            joined((5, algorithm), FRAMES, |settings| settings);
+            joined((5, algorithm), frames, |settings| settings);
         Ground { cluster, executors, server, clients, counters }
     }
 
@@ -203,6 +208,38 @@ fn a_page_that_is_not_waited_for_makes_no_deadlock_that_is_not_found() {
     assert!(other.is_finished());
     let other = ground.cluster.run(other).expect("they go on");
     assert!(own.is_ok() != other.is_ok(), "one is a victim: {own:?}, {other:?}");
+    ground.end();
+}
+
+/// Another transaction of the node had asked for the page and has ended: the one that goes on waits for no one by that, and who waits for it
+/// does so until it has committed.
+#[test]
+fn a_page_that_is_not_waited_for_makes_no_deadlock_of_a_transaction_that_goes_on() {
+    let mut ground = Ground::with("cbl", 24);
+    let (one, two) = (ground.page(1), ground.page(2));
+    let (second, executor) = (ground.clients[1].clone(), ground.executors[2].clone());
+    let other: JoinHandle<Result<u64>> = executor.clone().spawn(async move {
+        let mut transaction = second.begin().await;
+        transaction.write(one, 32, &1_u64.to_le_bytes()).await?;
+        executor.sleep_ns(2 * SECOND_NS).await;
+        let (found, _) = transaction.read(two, value).await?;
+        transaction.commit().await.map(|()| found)
+    });
+    ground.cluster.run_until(ground.cluster.now().plus_ns(100 * MILLISECOND_NS)).expect("they go on");
+    let own: Result<()> = ground.at(0, async move |client, executor| {
+        let (mut ended, mut transaction) = (client.begin().await, client.begin().await);
+        transaction.write(two, 32, &1_u64.to_le_bytes()).await?;
+        let asking = executor.clone();
+        let asked =
+            executor.spawn(async move { asking.within(2 * PATIENCE_NS, ended.read(one, value)).await.is_none() });
+        assert!(executor.within(PATIENCE_NS, transaction.read(one, value)).await.is_none());
+        assert!(asked.join().await, "another node writes it");
+        executor.sleep_ns(4 * SECOND_NS).await;
+        transaction.commit().await
+    });
+    assert_eq!(own, Ok(()));
+    assert_eq!(ground.cluster.run(other).expect("they go on"), Ok(1));
+    assert_eq!(ground.server.protocol().counts().victims, 0);
     ground.end();
 }
 

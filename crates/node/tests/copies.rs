@@ -105,6 +105,11 @@ fn a_copy_that_could_not_be_read_stays_while_a_commit_has_its_write_lock() {
     assert_ne!(ask(&mut client, reader, false), copy);
 }
 
+/// Whether a copy is asked for on behalf of this transaction.
+fn asks<'a>(said: impl IntoIterator<Item = &'a ToServer>, copy: Copy, by: Transaction) -> bool {
+    said.into_iter().any(|message| matches!(message.body, Request::Read { copy: of, transaction, .. } if (of, transaction) == (copy, by)))
+}
+
 /// What was asked for by one that has ended is asked for on behalf of another one that waits for it, or not at all.
 #[test]
 fn a_request_does_not_outlive_its_transaction() {
@@ -118,10 +123,10 @@ fn a_request_does_not_outlive_its_transaction() {
         let first = begin(&mut client, Mode::Shared);
         let copy = ask(&mut client, first, false);
         let second = begin(&mut client, Mode::Shared);
+        client.awaits(second, Some(PAGE));
         end(&mut client, first);
         let due = client.take_due();
-        let asks = |message: &ToServer| matches!(message.body, Request::Read { copy: of, transaction, .. } if (of, transaction) == (copy, second));
-        assert!(due.messages.iter().any(asks) && due.unwanted.is_empty(), "{due:?}");
+        assert!(asks(&due.messages, copy, second) && due.unwanted.is_empty(), "{due:?}");
         end(&mut client, second);
         let due = client.take_due();
         assert!(gives_up(&due.messages, copy), "{due:?}");
@@ -378,5 +383,115 @@ fn what_a_committing_transaction_has_looked_at_stays_until_the_answer() {
         client.committed();
         let due = client.take_due();
         assert!(gives_up(&due.messages, copy) || gives_up(&[client.decline(page(9))], copy), "{due:?}");
+    }
+}
+
+/// At the server a request is one transaction's, which waits by it for who has the page. One that has locked the page in the node and does not
+/// wait for it, for its call is over, is in the way of none of them by that.
+#[test]
+fn no_request_is_made_in_the_name_of_a_transaction_that_does_not_wait_for_it() {
+    for is_waited_for in [true, false] {
+        let mut client = Client::default();
+        let [first, given_up, waiting] = [(); 3].map(|()| begin(&mut client, Mode::Shared));
+        client.awaits(first, Some(PAGE));
+        let copy = ask(&mut client, first, false);
+        client.awaits(given_up, Some(PAGE));
+        client.awaits(given_up, None);
+        client.awaits(waiting, Some(if is_waited_for { PAGE } else { page(9) }));
+        client.aborted(first, &Default::default());
+        let due = client.take_due();
+        assert!(!asks(&due.messages, copy, given_up), "{due:?}");
+        assert_eq!(asks(&due.messages, copy, waiting), is_waited_for, "{due:?}");
+        assert_eq!(gives_up(&due.messages, copy), !is_waited_for, "{due:?}");
+        assert_eq!(due.unwanted.is_empty(), is_waited_for, "{due:?}");
+    }
+}
+
+/// It may have given up waiting while another one has begun to: that waits for who has the page, and not for it.
+#[test]
+fn a_request_is_the_transactions_that_waits_for_it_when_the_one_that_has_asked_does_no_more() {
+    let (mut client, mut others) = (Client::default(), Vec::new());
+    let first = begin(&mut client, Mode::Shared);
+    client.awaits(first, Some(PAGE));
+    let copy = ask(&mut client, first, false);
+    // One that waits already, and one that comes when it has.
+    for is_late in [false, true] {
+        let other = begin(&mut client, Mode::Shared);
+        if !is_late {
+            assert_eq!(client.enter(other, PAGE), None, "the one that has asked waits");
+            client.awaits(other, Some(PAGE));
+        }
+        let before = others.last().copied().unwrap_or(first);
+        let again = client.awaits(before, None);
+        assert_eq!(asks(&again, copy, other), !is_late, "{again:?}");
+        if is_late {
+            let again = client.enter(other, PAGE);
+            assert!(asks(&again, copy, other), "{again:?}");
+            client.awaits(other, Some(PAGE));
+        }
+        assert_eq!(client.tell_waits(), None, "none waits for another one of the node");
+        let again = client.ask_again(PAGE);
+        assert!(asks(&again, copy, other), "{again:?}");
+        others.push(other);
+    }
+}
+
+/// As above, if the write lock is to come with the page: that is its transaction's, which finds it when it comes to the page again.
+#[test]
+fn a_request_for_a_write_lock_stays_its_transactions() {
+    let mut client = Client::default();
+    let [reader, writer] = [Mode::Shared, Mode::Update].map(|mode| begin(&mut client, mode));
+    client.awaits(writer, Some(PAGE));
+    let copy = ask(&mut client, writer, true);
+    client.awaits(reader, Some(PAGE));
+    assert_eq!(client.awaits(writer, None), None);
+    assert_eq!(client.enter(reader, PAGE), None);
+    let again = client.ask_again(PAGE);
+    assert!(asks(&again, copy, writer), "{again:?}");
+    assert!(client.granted(copy, writer) && client.arrived(copy, LeavingFate::Dropped).is_some());
+}
+
+/// Its bytes have left the memory and were asked for by another one, which has ended: it keeps the read lock.
+#[test]
+fn who_has_seen_a_page_keeps_it_when_a_transaction_ends_that_has_asked_for_it_again() {
+    let (mut client, copy, reader) = reading();
+    client.left(PAGE);
+    let other = begin(&mut client, Mode::Shared);
+    client.awaits(other, Some(PAGE));
+    assert_eq!(ask(&mut client, other, false), copy);
+    client.aborted(other, &Default::default());
+    let due = client.take_due();
+    assert!(!gives_up(&due.messages, copy) && due.unwanted.is_empty(), "{due:?}");
+    assert!(!asks(&due.messages, copy, reader), "the server sends it without a wait");
+    // Should it not come, it is asked for again.
+    assert!(client.ask_again(PAGE).is_some());
+    let late = begin(&mut client, Mode::Shared);
+    assert_eq!(client.enter(late, PAGE), None);
+    client.awaits(late, Some(PAGE));
+    assert_eq!(client.tell_waits(), None, "it waits for no one");
+    assert!(client.arrived(copy, LeavingFate::Dropped).is_some());
+}
+
+/// It has not come to that yet, and does in its next step: the request keeps its place at the server.
+#[test]
+fn a_request_is_handed_to_one_that_was_granted_the_page_in_the_node() {
+    for is_given_up in [false, true] {
+        let mut client = Client::default();
+        let first = begin(&mut client, Mode::Exclusive);
+        client.awaits(first, Some(PAGE));
+        let copy = ask(&mut client, first, false);
+        let next = client.begin();
+        assert_eq!(client.lock(next, PAGE, Mode::Shared), PageLock::Wait);
+        client.aborted(first, &Default::default());
+        let due = client.take_due();
+        assert!(asks(&due.messages, copy, next) && due.unwanted.is_empty(), "{due:?}");
+        client.wait_no_more(next);
+        if is_given_up {
+            let last = begin(&mut client, Mode::Shared);
+            let again = client.enter(last, PAGE);
+            assert!(asks(&again, copy, last), "{again:?}");
+        } else {
+            assert_eq!(client.enter(next, PAGE), None);
+        }
     }
 }

@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::table::table;
 use base::units::{format_duration_ns, grouped};
-use node::message::ClientId;
+use node::message::{ClientId, Transaction};
 use node::survey::{PageState, Survey};
 
 pub const SERVES_NONE: &str =
@@ -151,7 +151,12 @@ fn holders(survey: &Survey, page: &PageState) -> String {
     }
     for waiter in &page.waiting {
         let what = if waiter.is_write { "to write" } else { "to read" };
-        rows.push(vec![named(survey, waiter.client), format!("waits {what}, transaction {}", waiter.transaction.0)]);
+        let of = match waiter.transaction {
+            // The one that has asked has ended, or ends, and another one may wait.
+            Transaction::NONE => String::new(),
+            Transaction(number) => format!(", transaction {number}"),
+        };
+        rows.push(vec![named(survey, waiter.client), format!("waits {what}{of}")]);
     }
     if rows.is_empty() {
         return format!("no node has a copy of page {} of '{}'", grouped(u64::from(page.page)), page.partition);

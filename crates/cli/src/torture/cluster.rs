@@ -18,7 +18,10 @@ pub fn run(seeds: Range<u64>, is_json: bool) -> Result<(), Failure> {
     let (first, count) = (seeds.start, seeds.end - seeds.start);
     let progress = Progress::start("torture");
     progress.phase("seeds", count);
-    let summary = run_range(seeds, ClusterOptions::FULL, |outcome| progress.advance_to(outcome.seed + 1 - first));
+    let summary = run_range(seeds, ClusterOptions::FULL, |outcome| {
+        outcome.failure.iter().for_each(|failure| progress.tell(&wrapped(&failure.to_string())));
+        progress.advance_to(outcome.seed + 1 - first);
+    });
     progress.finish();
     print(&if is_json { to_json(&summary) } else { to_text(&summary) })?;
     if let Some(failure) = summary.failures.first() {

@@ -33,8 +33,6 @@ impl PageTransaction {
                 continue;
             }
             client.executor.charge(Work::LockPair);
-            let told = client.protocol.borrow_mut().enter(self.transaction, page);
-            told.inspect(|told| client.say(told));
             absent.push(page);
         }
         let _asked = AskedAhead::note(&client, self.transaction, &absent);

@@ -239,7 +239,7 @@ impl PageTransaction {
         if writes {
             self.client.to_write.borrow_mut().insert(page, self.transaction);
         }
-        self.client.protocol.borrow_mut().awaits(self.transaction, Some(page));
+        let _none = self.client.protocol.borrow_mut().awaits(self.transaction, Some(page));
         self.client.tell_waits();
         WaitForPage { client: Rc::clone(&self.client), transaction: self.transaction, page }
     }
@@ -548,7 +548,8 @@ pub(super) struct WaitForPage {
 
 impl Drop for WaitForPage {
     fn drop(&mut self) {
-        self.client.protocol.borrow_mut().awaits(self.transaction, None);
+        let again = self.client.protocol.borrow_mut().awaits(self.transaction, None);
+        again.inspect(|again| self.client.say(again));
         let mut to_write = self.client.to_write.borrow_mut();
         if to_write.get(&self.page) == Some(&self.transaction) {
             to_write.remove(&self.page);

@@ -36,6 +36,7 @@ impl ClientNode {
         if was_waited_for {
             self.reads.fail(copy.page, Fault::new(FaultKind::Cancelled, why));
         }
+        self.advance();
         self.consider_deferred();
     }
 }

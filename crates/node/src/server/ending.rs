@@ -125,7 +125,7 @@ impl Server {
         self.counts.commits += 1;
         let changed = self.writers.get_mut(&(client, transaction)).map(|writer| std::mem::take(&mut writer.changed));
         changed.into_iter().flatten().for_each(|page| self.placement.note(Noted::Changed(page)));
-        if let Some(joined) = self.clients.get_mut(&client) {
+        if let Some(joined) = self.clients.get_mut(&client).filter(|joined| !joined.is_gone) {
             joined.last_committed = Some(transaction);
             joined.active = self.now;
             actions.push(Action::Send(client, Answer::Committed { transaction }));
@@ -136,6 +136,7 @@ impl Server {
             self.release((client, transaction), memory, actions);
         }
         self.release_records((client, transaction), memory, actions);
+        self.end_gone(client, memory, actions);
     }
 
     /// A client keeps the write locks of the pages that it has committed.
@@ -165,11 +166,12 @@ impl Server {
         actions: &mut Vec<Action>,
     ) {
         self.counts.refused_commits += 1;
-        if self.clients.contains_key(&client) {
+        if self.has_joined(client) {
             actions.push(Action::Send(client, Answer::NotCommitted { transaction, reason }));
         }
         self.release((client, transaction), memory, actions);
         self.release_records((client, transaction), memory, actions);
+        self.end_gone(client, memory, actions);
     }
 
     /// What becomes of a commit is not known before the next start.
@@ -282,7 +284,7 @@ impl Server {
 
     /// Requests of a client's transactions for write locks and for records are taken out of the queues, all before anything is granted: none
     /// of them gets what another one of them has waited for. What they have asked to read comes all the same: their client has made room for
-    /// that, and another transaction of it may wait for the page.
+    /// that, and another transaction of it may wait for the page. It is theirs no longer: who waits for them is in no deadlock with what has it.
     pub(super) fn withdraw_writes(
         &mut self,
         client: ClientId,
@@ -294,7 +296,7 @@ impl Server {
         for owner in transactions.iter().map(|transaction| (client, *transaction)) {
             self.directory.ranges.withdraw(owner);
             for page in self.directory.waits_of(owner) {
-                let is_changed = self.directory.forget_writing(page, owner);
+                let is_changed = self.directory.disown_read(page, owner);
                 let is_meant = |waiting: &Waiting| waiting.owner() == owner && !waiting.kind.reads();
                 let is_taken = !self.take_requests(page, is_meant, actions).is_empty();
                 pages.extend((is_changed || is_taken).then_some(page));
@@ -356,11 +358,14 @@ impl Server {
         self.counts.unheard += u64::from(is_listened_to && !self.directory.copies_of(client).is_empty());
     }
 
-    /// A client is gone: its copies, its requests and what it has not committed. Commits that have begun go on to their end.
+    /// A client is gone: its copies, its requests and what it has not committed. Commits that have begun go on to their end, and it keeps
+    /// its copies until then: what others change of what its transactions have looked at is to come behind them.
     pub fn lose(&mut self, client: ClientId, memory: &dyn Memory, actions: &mut Vec<Action>) {
-        let Some(joined) = self.clients.remove(&client) else { return };
+        let Some(joined) = self.clients.get_mut(&client) else { return };
+        (joined.is_revoked, joined.is_gone) = (true, true);
+        let may_send = joined.access.writes();
         // Nothing is granted before all of it is gone, so that nothing is granted to it, nor asked of it.
-        let mut pages = self.silence(client, joined.access.writes(), actions);
+        let mut pages = self.silence(client, may_send, actions);
         self.snapshots.close_all(client);
         for writer in self.writers.iter_mut().filter(|((writer, _), _)| *writer == client) {
             writer.1.keeps = false;
@@ -368,9 +373,12 @@ impl Server {
         let owned = self.writers.iter().filter(|((writer, _), state)| *writer == client && !state.is_committing);
         let owned: Vec<_> = owned.map(|(owner, _)| *owner).collect();
         owned.into_iter().for_each(|owner| pages.extend(self.end_writer(owner)));
-        for copy in self.directory.copies_of(client) {
-            self.directory.strike_out(client, copy.page);
-            pages.insert(copy.page);
+        if !self.has_commits(client) {
+            for copy in self.directory.copies_of(client) {
+                self.directory.strike_out(client, copy.page);
+                pages.insert(copy.page);
+            }
+            self.clients.remove(&client);
         }
         for owner in self.directory.record_owners(client) {
             if !self.writers.get(&owner).is_some_and(|writer| writer.is_committing) {
@@ -386,6 +394,18 @@ impl Server {
         }
         pages.into_iter().for_each(|page| self.advance(page, memory, actions));
         self.advance_ranges(memory, actions);
+    }
+
+    /// Whether commits of a client are under way.
+    fn has_commits(&self, client: ClientId) -> bool {
+        self.writers.iter().any(|((writer, _), state)| *writer == client && state.is_committing)
+    }
+
+    /// A commit of a client has ended. If that is gone, and this was the last one, its copies go, too.
+    fn end_gone(&mut self, client: ClientId, memory: &dyn Memory, actions: &mut Vec<Action>) {
+        if self.clients.get(&client).is_some_and(|joined| joined.is_gone) && !self.has_commits(client) {
+            self.lose(client, memory, actions);
+        }
     }
 
     /// A client is heard no more, and nothing is sent to it. What it has stays in others' way until its lease is over: it may use its

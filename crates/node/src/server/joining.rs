@@ -72,6 +72,7 @@ impl Server {
             // Who comes again and again has done nothing by that.
             active: known.map_or(self.now, |known| known.active),
             is_revoked: false,
+            is_gone: false,
             loses_place: false,
             waiting,
             next_copy,
@@ -128,7 +129,8 @@ impl Server {
     /// The client that had this session and has its secret and its name, if it was not given up.
     fn known(&self, Former { session, secret, .. }: &Former, name: Option<&str>) -> Option<&JoinedClient> {
         let is_it = |known: &&JoinedClient| {
-            session.epoch == self.epoch && known.secret == *secret && known.name.as_deref() == name
+            let is_same = session.epoch == self.epoch && known.secret == *secret && known.name.as_deref() == name;
+            is_same && !known.is_gone
         };
         self.clients.get(&session.client).filter(is_it)
     }
@@ -198,6 +200,6 @@ impl Server {
 
     /// Whether the client has joined and was not given up.
     pub fn has_joined(&self, client: ClientId) -> bool {
-        self.clients.contains_key(&client)
+        self.clients.get(&client).is_some_and(|joined| !joined.is_gone)
     }
 }

@@ -87,6 +87,19 @@ fn write(copy: Copy, transaction: u64) -> Request {
     Request::Write { copy, transaction: Transaction(transaction) }
 }
 
+/// Transaction 1 commits the first page.
+fn commit_of_first_page() -> Request {
+    Request::Commit {
+        transaction: Transaction(1),
+        others: Vec::new(),
+        keeps: false,
+        records: Vec::new(),
+        pages: vec![Image { page: page(0), bytes: vec![2] }],
+        redone: Vec::new(),
+        sets: Vec::new(),
+    }
+}
+
 impl Ground {
     fn new(name: &str) -> Ground {
         let algorithm = algorithm::named(name).expect("it is one of them");
@@ -216,25 +229,73 @@ fn a_commit_ends_what_its_transaction_has_asked_for() {
     let asked = ground.say(one, write(copy(1, 1), 1)).expect("it is honest");
     assert!(!granted(&asked, one));
     // It waits for that lock no longer.
-    let pages = vec![Image { page: page(0), bytes: vec![2] }];
-    ground
-        .say(
-            one,
-            Request::Commit {
-                transaction,
-                others: Vec::new(),
-                keeps: false,
-                records: Vec::new(),
-                pages,
-                redone: Vec::new(),
-                sets: Vec::new(),
-            },
-        )
-        .expect("it is honest");
+    ground.say(one, commit_of_first_page()).expect("it is honest");
     ground.step(|server, memory, actions| server.committed((one, transaction), memory, actions));
     ground.say(other, Request::CalledBack { copy: copy(1, 0) }).expect("it is honest");
     assert_eq!(ground.server.writer(page(1)), None, "no transaction is there that would release it");
     assert_eq!(ground.server.waiting(), 0);
+}
+
+/// It had asked for one with its write lock, and waits for it no longer: who has that page and waits for the end of the commit is in no deadlock.
+#[test]
+fn a_transaction_that_commits_waits_for_nothing() {
+    let mut ground = Ground::new("cbl");
+    let (one, other) = (ground.join(), ground.join());
+    ground.say(one, read_to_write()).expect("it is honest");
+    let to_write = |page_number, number, transaction| Request::Read {
+        copy: copy(page_number, number),
+        secret: Secret(5),
+        transaction: Transaction(transaction),
+        writes: true,
+        leaving: None,
+        waited: None,
+    };
+    assert!(granted(&ground.say(other, to_write(1, 0, 1)).expect("it is honest"), other));
+    ground.say(one, to_write(1, 1, 1)).expect("it is honest");
+    ground.say(one, commit_of_first_page()).expect("it is honest");
+    let asked = ground.say(other, read(copy(0, 1), 1, None)).expect("it is honest");
+    let is_victim = |action: &Action| matches!(action, Action::Send(_, Answer::Victim { .. }));
+    assert!(!asked.iter().any(is_victim), "{asked:?}");
+    // Another transaction of the node waits for the page by now, and what its node has asked for is still asked for.
+    ground.say(one, read(copy(1, 1), 2, None)).expect("it is honest");
+    ground.step(|server, memory, actions| server.committed((one, Transaction(1)), memory, actions));
+    let ended = ground.say(other, Request::Abort { transaction: Transaction(1) }).expect("it is honest");
+    assert!(ended.iter().any(|action| matches!(action, Action::SendPage { to, .. } if *to == one)), "{ended:?}");
+    assert_eq!(ground.server.waiting(), 0);
+}
+
+/// What its transactions have looked at that it commits, others may change behind that: another node's commit could come before it otherwise,
+/// and a snapshot that shows that and not this one is explained by no order.
+#[test]
+fn a_client_that_is_gone_keeps_its_copies_until_its_commits_have_ended() {
+    for is_committed in [true, false] {
+        let mut ground = Ground::new("cbl");
+        let (gone, other) = (ground.join(), ground.join());
+        ground.say(gone, read_to_write()).expect("it is honest");
+        ground.say(gone, read(copy(1, 1), 1, None)).expect("it is honest");
+        ground.say(gone, read(copy(2, 2), 3, None)).expect("it is honest");
+        ground.say(gone, commit_of_first_page()).expect("it is honest");
+        ground.step(|server, memory, actions| server.lose(gone, memory, actions));
+        assert!(!ground.server.has_joined(gone));
+        ground.say(gone, read(copy(3, 3), 4, None)).expect_err("it is not heard any more");
+        ground.say(other, read(copy(1, 0), 1, None)).expect("it is honest");
+        let asked = ground.say(other, write(copy(1, 0), 1)).expect("it is honest");
+        assert!(!granted(&asked, other), "{asked:?}");
+        let former = Former { session: Session { epoch: 1, client: gone }, secret: Secret(9), copies: Vec::new() };
+        assert_eq!(ground.join_again(&former).former, Outcome::Unknown, "it was given up");
+        let ended = ground.step(|server, memory, actions| {
+            if is_committed {
+                server.committed((gone, Transaction(1)), memory, actions);
+            } else {
+                server.not_committed((gone, Transaction(1)), "no log".to_owned(), memory, actions);
+            }
+        });
+        assert!(granted(&ended, other), "{ended:?}");
+        let is_told = |action: &Action| matches!(action, Action::Send(to, _) if *to == gone);
+        assert!(!ended.iter().any(is_told), "{ended:?}");
+        assert_eq!(ground.server.copies(page(0)), []);
+        assert!(ground.server.clients().all(|client| client != gone));
+    }
 }
 
 #[test]

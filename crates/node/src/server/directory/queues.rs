@@ -158,17 +158,21 @@ impl Directory {
         true
     }
 
-    /// What a transaction asks to read comes without its write lock. False if it did not ask for that.
-    pub fn forget_writing(&mut self, page: PageId, owner: (ClientId, Transaction)) -> bool {
+    /// What a transaction has asked to read comes without its write lock, and is no transaction's from now on. Whether it has asked for that.
+    pub fn disown_read(&mut self, page: PageId, owner: (ClientId, Transaction)) -> bool {
         let Some(entry) = self.pages.get_mut(&page) else { return false };
-        let is_its = |waiting: &&mut Waiting| waiting.owner() == owner;
-        let mut changed = false;
-        for waiting in entry.queue.iter_mut().filter(is_its) {
-            if let Kind::Read { writes, .. } = &mut waiting.kind {
-                changed |= std::mem::take(writes);
-            }
-        }
-        changed
+        let is_its = |waiting: &&mut Waiting| waiting.owner() == owner && waiting.kind.reads();
+        let Some(waiting) = entry.queue.iter_mut().find(is_its) else { return false };
+        let before = *waiting;
+        waiting.transaction = Transaction::NONE;
+        let has_written = match &mut waiting.kind {
+            Kind::Read { writes, .. } => std::mem::take(writes),
+            Kind::Write | Kind::Record { .. } => false,
+        };
+        let now = *waiting;
+        self.note_unqueued(&before);
+        self.note_queued(&now);
+        has_written
     }
 
     /// The pages that a transaction waits for.

@@ -360,6 +360,8 @@ fn a_commit_of_what_is_committed_already_leaves_no_page_locked() {
     ground.say(liar, commit(&[1], false, &[1])).expect("it is honest so far");
     ground.say(liar, commit(&[2, 0, 1], false, &[0])).expect_err("one of them is committed");
     ground.step(|server, memory, actions| server.lose(liar, memory, actions));
+    // Until that has ended its client keeps what it has.
+    ground.step(|server, memory, actions| server.committed((liar, Transaction(1)), memory, actions));
     ground.say(other, read(copy(0, 0), 0, None)).expect("it is honest");
     let asked = ground.say(other, write(copy(0, 0), 0)).expect("it is honest");
     assert!(granted(&asked, other), "{asked:?}");
