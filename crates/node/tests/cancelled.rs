@@ -211,8 +211,8 @@ fn a_page_that_is_not_waited_for_makes_no_deadlock_that_is_not_found() {
     ground.end();
 }
 
-/// Another transaction of the node had asked for the page and has ended: the one that goes on waits for no one by that, and who waits for it
-/// does so until it has committed.
+/// Another transaction of the node had asked for the page and has ended: the one that goes on waits for no one by that, and another one waits
+/// for it until it has committed.
 #[test]
 fn a_page_that_is_not_waited_for_makes_no_deadlock_of_a_transaction_that_goes_on() {
     let mut ground = Ground::with("cbl", 24);

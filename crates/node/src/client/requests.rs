@@ -58,7 +58,7 @@ impl Client {
         self.is_used_by(transaction, page) && self.awaited.get(&transaction) == Some(&page)
     }
 
-    /// Whether a page that this transaction has asked for stays asked for in its name, whoever else waits for it.
+    /// Whether a page that this transaction has asked for stays asked for in its name, though others wait for it.
     fn keeps_request(&self, by: Transaction, page: PageId) -> bool {
         let is_to_write = || self.copies.get(&page).is_some_and(|held| held.lock == Lock::Asked(by));
         self.is_awaited_by(by, page) || (self.is_used_by(by, page) && is_to_write())

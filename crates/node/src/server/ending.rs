@@ -284,7 +284,7 @@ impl Server {
 
     /// Requests of a client's transactions for write locks and for records are taken out of the queues, all before anything is granted: none
     /// of them gets what another one of them has waited for. What they have asked to read comes all the same: their client has made room for
-    /// that, and another transaction of it may wait for the page. It is theirs no longer: who waits for them is in no deadlock with what has it.
+    /// that, and another transaction of it may wait for the page. It is theirs no longer: one that has the page and waits for them is in no deadlock.
     pub(super) fn withdraw_writes(
         &mut self,
         client: ClientId,
