@@ -157,6 +157,11 @@ impl Schedule {
         if has_upkeep(seed) && drawing.random.chance(0.6) {
             (0..drawing.random.between(1, 3)).for_each(|_| drawing.pause_machine());
         }
+        let (random, planned) = (Random::stream(seed, "cluster pauses in a row"), drawing.planned);
+        let mut drawing = Drawing { random, shape, planned };
+        if has_upkeep(seed) && drawing.random.chance(0.4) {
+            drawing.pause_twice();
+        }
         let mut planned = drawing.planned;
         planned.extend(space::draw(seed, shape));
         planned.sort_by_key(|planned| planned.at_ns);
@@ -299,6 +304,20 @@ impl Drawing<'_> {
             self.random.between(2_600, 6_000) * MILLISECOND_NS
         };
         self.plan(at_ns, step, Act::Pause { machine, ns });
+    }
+
+    /// A machine is paused for about a lease, and again when it has hardly woken; perhaps its server is started again meanwhile.
+    fn pause_twice(&mut self) {
+        let machine = self.random.below(u64::from(self.shape.nodes) + 1) as u32;
+        let at_ns = self.random.below(self.shape.trouble_ns);
+        let (first_ns, between_ns) = (self.random.between(1_800, 4_000) * MILLISECOND_NS, self.random_ms(200));
+        let second_ns = self.random.between(1_000, 4_000) * MILLISECOND_NS;
+        self.plan(at_ns, None, Act::Pause { machine, ns: first_ns });
+        self.plan(at_ns + first_ns + between_ns, None, Act::Pause { machine, ns: second_ns });
+        if self.random.chance(0.5) {
+            let (fault, down_ns, after_ns) = (self.ending(), self.random_ms(300), self.random_ms(2_000));
+            self.plan(at_ns + after_ns, None, Act::EndServer { fault, down_ns, again_ns: None });
+        }
     }
 
     fn random_ms(&mut self, most: u64) -> u64 {
