@@ -2,10 +2,11 @@
 
 use crate::ground::cached::{self, cache, change, create, read};
 use crate::ground::cut_machine::run_under;
+use crate::ground::holding::refusing;
 use crate::ground::machine::run;
 use base::time::SECOND_NS;
 use base::{Instant, PageId};
-use driver::OpKind;
+use driver::{Op, OpKind};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::design::{CachePolicy, Contents, Decision, Leaving};
 use entresol_engine::second_level::{CacheSettings, Design, Parameters};
@@ -54,6 +55,29 @@ fn a_slot_that_is_read_in_vain_again_and_again_does_not_switch_the_cache_off() {
         }
         assert!(database.tiers()[0].reads > served + 20, "the cache serves");
     });
+}
+
+/// Of a cache with free slots, and of one that is full.
+#[test]
+fn a_slot_that_cannot_be_written_keeps_no_pages_from_the_cache() {
+    for slots in [80, 30] {
+        refusing(Hardware::ideal(), &Media::new(), async |executor, holder| {
+            let settings = cached::settings(CacheSettings { pages: slots, ..lazy() });
+            let database = create(executor, settings, PAGES).await;
+            let tiers = database.buffer().tiers().expect("there is a cache");
+            let cache = tiers.cache.as_ref().expect("it is one").file;
+            holder.refuse(
+                move |op| matches!(op, Op::Write { file, offset, .. } if *file == cache && *offset == 4096 + 7 * 1024),
+            );
+            for value in 1..5 {
+                change(&database, 0..PAGES, value).await;
+            }
+            assert_eq!(tiers.lost_cache(), None);
+            let declined = database.tiers()[0].fallbacks;
+            assert!((1..5).contains(&declined), "{slots} slots: {declined} pages go past the cache");
+            assert_eq!(read(&database, 0..PAGES).await, [4; PAGES as usize]);
+        });
+    }
 }
 
 /// Its cache is switched off because writes to it fail. What only that has is saved, but for the pages of one device, which hangs.

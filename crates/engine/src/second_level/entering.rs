@@ -210,10 +210,14 @@ impl Tiers {
         if !self.take_budget(tier, bytes.len() as u64) {
             return (bytes, false);
         }
-        match self.writes_groups() && tier == Tier::Cache {
+        let (bytes, is_written) = match self.writes_groups() && tier == Tier::Cache {
             true => self.write_with_others(slot, bytes, durable).await,
             false => self.write_alone(slot, bytes, durable).await,
+        };
+        if !is_written {
+            self.slots.borrow_mut().note_bad(slot);
         }
+        (bytes, is_written)
     }
 
     /// The same by an operation of its own; the budget has been asked.

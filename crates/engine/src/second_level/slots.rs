@@ -144,6 +144,8 @@ pub struct Slots {
     slots: SparseArray<Slot>,
     cache: u32,
     free: [FreeSlots; 2],
+    /// The slot whose write has failed last: while it is free, others are taken before it.
+    bad: Option<u32>,
     newest: PageTable,
     order: Box<dyn Replacement>,
     /// Those whose copies are newer than on their pages' own devices.
@@ -183,6 +185,7 @@ impl Slots {
             slots: SparseArray::new(slot, count as usize),
             cache,
             free: [FreeSlots::new(0..cache), FreeSlots::new(cache..count)],
+            bad: None,
             newest: PageTable::default(),
             order,
             pending: PendingSlots::default(),
@@ -258,7 +261,7 @@ impl Slots {
             let slot = &self.slots[*own as usize];
             !is_circular && slot.state == SlotState::Kept && !slot.reading && self.place(*own).0 == tier
         });
-        let is_full = self.free[tier as usize].count() == 0;
+        let is_full = self.free_beside_bad(tier) == 0;
         let named = match own {
             None if is_circular || (is_full && tier == Tier::Cache) => policy.victim(&Contents(self)),
             own => own,
@@ -353,6 +356,11 @@ impl Slots {
         let filled = &mut self.slots[slot as usize];
         (filled.older, filled.home_unsure) = (older, home_unsure);
         Filled { destage, superseded }
+    }
+
+    /// The write of a taken slot has failed. It may fail there again.
+    pub fn note_bad(&mut self, slot: u32) {
+        self.bad = Some(slot);
     }
 
     fn fill(&mut self, slot: u32, page: PageId, state: SlotState, listed: bool) {

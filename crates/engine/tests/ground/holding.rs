@@ -1,4 +1,5 @@
-// A machine that carries out one operation much later than those that were asked of it afterwards, as where a thread hangs in it.
+// A machine that carries out one operation much later than those that were asked of it afterwards, as where a thread hangs in it, or
+// fails at some of them.
 
 use base::Instant;
 use driver::{
@@ -8,19 +9,27 @@ use executor::{Executor, Order};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use virtual_driver::{Hardware, Media, Options, VirtualDriver};
+use virtual_driver::{FaultPlan, Hardware, Injury, Media, Options, VirtualDriver};
 
 /// Which operation is held back, and until when.
 type Wanted = Option<(Box<dyn Fn(&Op) -> bool>, Instant)>;
 
+/// Which operations fail.
+type Refused = Option<Box<dyn Fn(&Op) -> bool>>;
+
 /// Has an operation held back, or all that runs.
 #[derive(Clone, Default)]
-pub struct Holder(Rc<RefCell<Wanted>>, Rc<Cell<u64>>);
+pub struct Holder(Rc<RefCell<Wanted>>, Rc<Cell<u64>>, Rc<RefCell<Refused>>);
 
 impl Holder {
     /// The first operation from now on of which this is true happens at this moment.
     pub fn hold(&self, until: Instant, is_meant: impl Fn(&Op) -> bool + 'static) {
         self.0.replace(Some((Box::new(is_meant), until)));
+    }
+
+    /// From now on each operation fails of which this is true, on a machine of [`refusing`].
+    pub fn refuse(&self, is_meant: impl Fn(&Op) -> bool + 'static) {
+        self.2.replace(Some(Box::new(is_meant)));
     }
 
     /// The process and its devices stand still, and their clock goes on, as where a laptop sleeps.
@@ -46,7 +55,11 @@ impl Driver for HoldingDriver {
 
     fn submit(&mut self, token: Token, op: Op) {
         let meant = self.wanted.0.borrow_mut().take_if(|(is_meant, _)| is_meant(&op));
+        let is_refused = self.wanted.2.borrow().as_ref().is_some_and(|is_meant| is_meant(&op));
         self.driver.submit(token, op);
+        if is_refused {
+            self.driver.inject(token, Injury::Fail);
+        }
         if let Some((_, until)) = meant {
             self.driver.delay(token, until.since_ns(self.now()));
         }
@@ -103,6 +116,12 @@ pub fn holding<T>(hardware: Hardware, media: &Media, work: impl AsyncFnOnce(&Exe
     holding_in(Order::FirstInFirstOut, hardware, media, work)
 }
 
+/// The same, some of whose operations may fail.
+pub fn refusing<T>(hardware: Hardware, media: &Media, work: impl AsyncFnOnce(&Executor, &Holder) -> T) -> T {
+    let options = Options { faults: Some(FaultPlan::default()), ..Options::default() };
+    on(VirtualDriver::new(hardware, options, media.clone()), Order::FirstInFirstOut, work)
+}
+
 /// The same, whose tasks have their turns in this order.
 pub fn holding_in<T>(
     order: Order,
@@ -110,8 +129,11 @@ pub fn holding_in<T>(
     media: &Media,
     work: impl AsyncFnOnce(&Executor, &Holder) -> T,
 ) -> T {
+    on(VirtualDriver::new(hardware, Options::default(), media.clone()), order, work)
+}
+
+fn on<T>(driver: VirtualDriver, order: Order, work: impl AsyncFnOnce(&Executor, &Holder) -> T) -> T {
     let wanted = Holder::default();
-    let driver = VirtualDriver::new(hardware, Options::default(), media.clone());
     let driver = HoldingDriver { driver, wanted: wanted.clone() };
     let executor = Executor::new(Box::new(driver), order);
     let done = executor.run(work(&executor, &wanted));

@@ -44,12 +44,19 @@ impl FreeSlots {
 }
 
 impl Slots {
-    /// Takes a free slot: this one, or the one that became free last.
+    /// How many slots are free, but for one whose write has failed.
+    pub(super) fn free_beside_bad(&self, tier: Tier) -> u32 {
+        let is_free = |slot: u32| self.place(slot).0 == tier && self.slots[slot as usize].state == SlotState::Free;
+        self.free[tier as usize].count() - u32::from(self.bad.is_some_and(is_free))
+    }
+
+    /// Takes a free slot: this one, or the one that became free last; one whose write has failed only if there is no other.
     pub(super) fn take_free(&mut self, tier: Tier, named: Option<u32>) -> Option<u32> {
-        let free = &mut self.free[tier as usize];
-        let taken = match named.or(free.listed.last().copied()) {
+        let (bad, free) = (self.bad, &mut self.free[tier as usize]);
+        let listed = || free.listed.iter().rev().copied().find(|slot| Some(*slot) != bad);
+        let taken = match named.or_else(listed) {
             Some(slot) => slot,
-            None => free.next_of_rest(&self.slots)?,
+            None => free.next_of_rest(&self.slots).or(free.listed.last().copied())?,
         };
         free.count -= 1;
         let entry = &self.slots[taken as usize];
