@@ -148,6 +148,8 @@ struct Writer {
     pages: BTreeSet<PageId>,
     /// Its commit is under way.
     is_committing: bool,
+    /// And what becomes of that is not known before the next start.
+    is_undecided: bool,
     /// The bytes of that, and the pages that it changes.
     bytes: usize,
     changed: Vec<PageId>,

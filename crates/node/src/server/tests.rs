@@ -2,6 +2,7 @@
 
 mod ahead;
 mod bounds;
+mod gone;
 mod passing;
 mod records;
 mod rights;
