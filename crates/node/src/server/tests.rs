@@ -2,6 +2,7 @@
 
 mod ahead;
 mod bounds;
+mod disowned;
 mod gone;
 mod passing;
 mod records;
