@@ -15,11 +15,13 @@
 //! - Requests that cannot be granted wait in the order in which they came. A client that has a copy already and has only lost the
 //!   bytes does not wait.
 //! - A transaction that waits does so for those that use the copies that are in its way, as far as their clients have said so, for
-//!   the writer, and for writers ahead of it; and for those of its own client for which that says that it waits. So a cycle is a deadlock
-//!   and a deadlock is a cycle.
+//!   the writer, and for writers ahead of it; and for those of its own client for which that says that it waits. So a deadlock
+//!   is a cycle. A cycle is a deadlock if its transactions wait: one that has given up waiting for a page, or has asked for it ahead, is
+//!   taken for one that does, as long as the request is its own.
+//! - A request whose transaction commits stands alone from then on, and waits as that has.
 //!
 //! - A client whose connection breaks keeps all that until its lease is over, or until it joins again (`joining.rs`). One that is given up
-//!   while it commits keeps its copies until that has ended.
+//!   while it commits keeps its copies until that has ended, if it ever does.
 //!
 //! A message about a copy that is not the one in the directory is late, and is passed over. What no honest client could say is
 //! [`Misbehaviour`]: the client is given up like one whose connection broke.
@@ -148,6 +150,8 @@ struct Writer {
     pages: BTreeSet<PageId>,
     /// Its commit is under way.
     is_committing: bool,
+    /// And what becomes of that is not known before the next start.
+    is_undecided: bool,
     /// The bytes of that, and the pages that it changes.
     bytes: usize,
     changed: Vec<PageId>,

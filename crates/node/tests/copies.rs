@@ -4,7 +4,7 @@ use base::{PageId, PartitionId};
 use engine::lock::Mode;
 use entresol_node::client::{Client, Failure, Granule, PageLock, RecordAccess, WriteLock};
 use entresol_node::message::{
-    ClientId, Copy, Leaving, LeavingFate, RecordLock, Request, Secret, Session, ToServer, Transaction,
+    ClientId, Copy, Leaving, LeavingFate, RecordLock, Request, Secret, Session, ToServer, Transaction, WaitsFor,
 };
 
 const PAGE: PageId = PageId::new(PartitionId(1), 7);
@@ -250,7 +250,7 @@ fn an_offer_that_comes_to_nothing_leaves_nothing_and_a_transaction_asks_by_itsel
     let Request::Accept { copy, .. } = client.accept((page(1), SECRET)).0.body else { panic!("it is taken") };
     let reader = client.begin();
     assert_eq!(client.lock(reader, page(1), Mode::Shared), PageLock::Held);
-    assert_eq!(client.enter(reader, page(1)), None, "it comes soon or never");
+    assert_eq!(client.enter(reader, page(1)), [], "it comes soon or never");
     let failure = client.failed(copy);
     assert!(failure.was_waited_for && failure.was_speculative);
     assert!(failure.answer.is_some_and(|answer| gives_up(&[answer], copy)));
@@ -418,7 +418,7 @@ fn a_request_is_the_transactions_that_waits_for_it_when_the_one_that_has_asked_d
     for is_late in [false, true] {
         let other = begin(&mut client, Mode::Shared);
         if !is_late {
-            assert_eq!(client.enter(other, PAGE), None, "the one that has asked waits");
+            assert_eq!(client.enter(other, PAGE), [], "the one that has asked waits");
             client.awaits(other, Some(PAGE));
         }
         let before = others.last().copied().unwrap_or(first);
@@ -444,8 +444,8 @@ fn a_request_for_a_write_lock_stays_its_transactions() {
     client.awaits(writer, Some(PAGE));
     let copy = ask(&mut client, writer, true);
     client.awaits(reader, Some(PAGE));
-    assert_eq!(client.awaits(writer, None), None);
-    assert_eq!(client.enter(reader, PAGE), None);
+    assert_eq!(client.awaits(writer, None), []);
+    assert_eq!(client.enter(reader, PAGE), []);
     let again = client.ask_again(PAGE);
     assert!(asks(&again, copy, writer), "{again:?}");
     assert!(client.granted(copy, writer) && client.arrived(copy, LeavingFate::Dropped).is_some());
@@ -466,7 +466,7 @@ fn who_has_seen_a_page_keeps_it_when_a_transaction_ends_that_has_asked_for_it_ag
     // Should it not come, it is asked for again.
     assert!(client.ask_again(PAGE).is_some());
     let late = begin(&mut client, Mode::Shared);
-    assert_eq!(client.enter(late, PAGE), None);
+    assert_eq!(client.enter(late, PAGE), []);
     client.awaits(late, Some(PAGE));
     assert_eq!(client.tell_waits(), None, "it waits for no one");
     assert!(client.arrived(copy, LeavingFate::Dropped).is_some());
@@ -491,7 +491,30 @@ fn a_request_is_handed_to_one_that_was_granted_the_page_in_the_node() {
             let again = client.enter(last, PAGE);
             assert!(asks(&again, copy, last), "{again:?}");
         } else {
-            assert_eq!(client.enter(next, PAGE), None);
+            assert_eq!(client.enter(next, PAGE), []);
         }
+    }
+}
+
+/// What the server believes of who waits for whom within the node is true when a request has become another transaction's.
+#[test]
+fn a_request_that_becomes_another_transactions_leaves_no_wait_for_the_one_that_had_asked() {
+    for ends in [false, true] {
+        let mut client = Client::default();
+        let [first, next, last] = [(); 3].map(|()| begin(&mut client, Mode::Shared));
+        client.awaits(first, Some(PAGE));
+        let copy = ask(&mut client, first, false);
+        [next, last].into_iter().for_each(|other| drop(client.awaits(other, Some(PAGE))));
+        let of = |transaction, other| WaitsFor { transaction, other };
+        let told = client.tell_waits().expect("two wait for the first");
+        assert_eq!(told.body, Request::Waits { pairs: vec![of(next, first), of(last, first)] });
+        let said: Vec<ToServer> = if ends {
+            client.committed_unchanged(first);
+            client.take_due().messages
+        } else {
+            client.awaits(first, None)
+        };
+        assert_eq!(said.first().map(|said| &said.body), Some(&Request::Waits { pairs: vec![of(last, next)] }));
+        assert!(asks(&said, copy, next), "{said:?}");
     }
 }

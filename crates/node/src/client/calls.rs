@@ -151,7 +151,8 @@ impl Client {
         }
         let page = self.awaited.get(&transaction);
         match page.and_then(|page| self.copies.get(page)).map(|held| held.place) {
-            Some(Place::Coming { by }) if by != transaction => vec![by],
+            // What none has asked for waits for no one.
+            Some(Place::Coming { by }) if by != transaction && by != Transaction::NONE => vec![by],
             _ => Vec::new(),
         }
     }

@@ -3,7 +3,8 @@
 //!
 //! At the server a request is one transaction's: of those that wait, in its graph of them, and of the number that one client may have waiting.
 //! So it is asked in the name of one that waits for the page, as long as there is one. When the one that has asked stops waiting, or ends,
-//! it is another one's that waits. If there is none, one that goes on keeps it, and may come to the page again; with one that ends the
+//! it is another one's that waits. If there is none, one that goes on keeps it, and may come to the page again: until then it is taken for
+//! one that waits, and so is one that has asked for several pages ahead, which it is about to look at; with one that ends the
 //! request ends, too. One for a write lock that is to come with the page stays its transaction's until that has ended. What was here before
 //! the server sends without a wait, and the read lock is of all that have seen it: of that request nothing is in the graph.
 //!
@@ -25,28 +26,28 @@ impl Client {
 
     /// A transaction that has locked this page comes to it, wherever it is, and waits for it if it is on its way ([`Client::awaits`]). If the
     /// one that has asked for it does not wait for it, this says that the page is for this one: the server has to know which waits for which.
-    pub fn enter(&mut self, transaction: Transaction, page: PageId) -> Option<ToServer> {
-        let held = self.copies.get(&page)?;
+    pub fn enter(&mut self, transaction: Transaction, page: PageId) -> Vec<ToServer> {
+        let Some(held) = self.copies.get(&page) else { return Vec::new() };
         // What no transaction has asked for comes soon or never, and waits for no one.
         match held.place {
             Place::Coming { by } if by != transaction && !held.is_speculative && !self.keeps_request(by, page) => {
                 self.hand_request(page, transaction)
             }
-            _ => None,
+            _ => Vec::new(),
         }
     }
 
     /// The transaction waits for a page to come, or does so no longer. Then it may be another one's that waits: what to say.
-    pub fn awaits(&mut self, transaction: Transaction, page: Option<PageId>) -> Option<ToServer> {
+    pub fn awaits(&mut self, transaction: Transaction, page: Option<PageId>) -> Vec<ToServer> {
         if let Some(page) = page {
             self.awaited.insert(transaction, page);
-            return None;
+            return Vec::new();
         }
-        let page = self.awaited.remove(&transaction)?;
-        let held = self.copies.get(&page)?;
-        let is_its = held.place == Place::Coming { by: transaction } && !self.keeps_request(transaction, page);
-        let other = self.awaiting(page).filter(|_| is_its)?;
-        self.hand_request(page, other)
+        let Some(page) = self.awaited.remove(&transaction) else { return Vec::new() };
+        let is_its = self.copies.get(&page).is_some_and(|held| held.place == Place::Coming { by: transaction });
+        let is_free = is_its && !self.keeps_request(transaction, page);
+        let other = self.awaiting(page).filter(|_| is_free);
+        other.map(|other| self.hand_request(page, other)).unwrap_or_default()
     }
 
     /// A transaction that has locked the page and waits for it to come.
@@ -64,14 +65,17 @@ impl Client {
         self.is_awaited_by(by, page) || (self.is_used_by(by, page) && is_to_write())
     }
 
-    /// A page that was asked for is another transaction's from now on, which waits for it: what to say.
-    fn hand_request(&mut self, page: PageId, to: Transaction) -> Option<ToServer> {
-        let held = self.copies.get_mut(&page)?;
-        if held.was_here {
-            held.place = Place::Coming { by: to };
-            return None;
-        }
-        self.repeat(page, to)
+    /// A page that was asked for is another transaction's from now on, which waits for it: what to say. First that none waits for the one
+    /// that has asked, if the server believes so: it may wait for another page next, and be in no deadlock by that.
+    fn hand_request(&mut self, page: PageId, to: Transaction) -> Vec<ToServer> {
+        let Some(held) = self.copies.get_mut(&page) else { return Vec::new() };
+        let Place::Coming { by: before } = held.place else { return Vec::new() };
+        held.place = Place::Coming { by: to };
+        let was_here = held.was_here;
+        let is_told = self.told.iter().any(|pair| pair.other == before);
+        let told = if is_told { self.tell_waits() } else { None };
+        let again = if was_here { None } else { self.repeat(page, to) };
+        told.into_iter().chain(again).collect()
     }
 
     /// A page has not come for long: it is asked for again, for a transaction that waits for it if there is one.

@@ -119,7 +119,7 @@ impl PageTransaction {
                 return Ok(false);
             }
             let told = client.protocol.borrow_mut().enter(transaction, page);
-            told.inspect(|told| client.say(told));
+            told.iter().for_each(|told| client.say(told));
             let is_here = client.buffer.pool().borrow().frame_of(page).is_some();
             if std::mem::take(&mut is_first) {
                 client.waits.look(is_here);

@@ -160,7 +160,7 @@ impl PageTransaction {
         self.lock_in_node(page, mode).await?;
         let client = Rc::clone(&self.client);
         let told = client.protocol.borrow_mut().enter(self.transaction, page);
-        told.inspect(|told| client.say(told));
+        told.iter().for_each(|told| client.say(told));
         let is_here = || client.buffer.pool().borrow().frame_of(page).is_some();
         let was_here = is_here();
         client.waits.look(was_here);
@@ -239,7 +239,7 @@ impl PageTransaction {
         if writes {
             self.client.to_write.borrow_mut().insert(page, self.transaction);
         }
-        let _none = self.client.protocol.borrow_mut().awaits(self.transaction, Some(page));
+        let _nothing = self.client.protocol.borrow_mut().awaits(self.transaction, Some(page));
         self.client.tell_waits();
         WaitForPage { client: Rc::clone(&self.client), transaction: self.transaction, page }
     }
@@ -549,7 +549,7 @@ pub(super) struct WaitForPage {
 impl Drop for WaitForPage {
     fn drop(&mut self) {
         let again = self.client.protocol.borrow_mut().awaits(self.transaction, None);
-        again.inspect(|again| self.client.say(again));
+        again.iter().for_each(|again| self.client.say(again));
         let mut to_write = self.client.to_write.borrow_mut();
         if to_write.get(&self.page) == Some(&self.transaction) {
             to_write.remove(&self.page);

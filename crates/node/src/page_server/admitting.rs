@@ -111,10 +111,11 @@ impl ServerNode {
             outbox.push(&Answer::Refusal { reason });
             return Ok(None);
         }
-        self.await_place(former.as_ref(), &newcomer).await;
+        // Its former session may have its place until that.
         if let Some(former) = &former {
             self.await_commits(former).await;
         }
+        self.await_place(former.as_ref(), &newcomer).await;
         // In one step with what follows: others may have joined while this has waited, or the server was closed.
         let full = self.protocol.borrow().lack_of_room(former.as_ref(), &newcomer);
         match (full, former) {
@@ -129,9 +130,15 @@ impl ServerNode {
         }
     }
 
-    /// If all places are taken, one that is not used is given up for a node without a name, and has its lease before.
+    /// If all places are taken, those of nodes that are gone are waited for, which end with their commits. If there are none of these, one
+    /// that is not used is given up for a node without a name, and has its lease before.
     async fn await_place(&self, former: Option<&Former>, newcomer: &Newcomer) {
         let has_none = || self.protocol.borrow().lack_of_room(former, newcomer).is_some();
+        let has_soon = || has_none() && self.protocol.borrow().has_room_soon(former, newcomer);
+        let end = self.executor().now().plus_ns(2 * LEASE_NS);
+        while has_soon() && self.executor().now() < end {
+            self.executor().sleep_ns(LOOK_NS).await;
+        }
         self.protocol.borrow_mut().note_time(self.executor().now());
         let unused = self.protocol.borrow().place_for(former, newcomer).filter(|_| has_none());
         let Some(unused) = unused else { return };

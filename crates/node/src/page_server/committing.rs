@@ -108,7 +108,7 @@ impl ServerNode {
                     let reason = error.to_string();
                     self.step(|server, memory, actions| server.not_committed(owner, reason, memory, actions));
                 }
-                self.protocol.borrow_mut().note_undecided();
+                self.step(|server, memory, actions| server.note_undecided(owner, memory, actions));
                 self.hang_up(owner.0);
             }
         }

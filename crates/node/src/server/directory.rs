@@ -375,7 +375,8 @@ impl Directory {
         let earlier: BTreeMap<_, u64> =
             self.waits_within.range(all_of(client)).map(|(owner, (_, since))| (*owner, *since)).collect();
         self.end_waits_within(client, None);
-        for WaitsFor { transaction, other } in pairs {
+        // What no transaction has asked for comes soon or never.
+        for WaitsFor { transaction, other } in pairs.iter().filter(|pair| pair.other != Transaction::NONE) {
             let owner = (client, *transaction);
             let since = earlier.get(&owner).copied().unwrap_or_else(|| {
                 self.clock += 1;

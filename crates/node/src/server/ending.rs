@@ -174,9 +174,11 @@ impl Server {
         self.end_gone(client, memory, actions);
     }
 
-    /// What becomes of a commit is not known before the next start.
-    pub fn note_undecided(&mut self) {
+    /// What becomes of a commit is not known before the next start. The log has failed, so nothing is committed behind it either.
+    pub fn note_undecided(&mut self, owner: (ClientId, Transaction), memory: &dyn Memory, actions: &mut Vec<Action>) {
         self.counts.undecided_commits += 1;
+        self.writers.get_mut(&owner).into_iter().for_each(|writer| writer.is_undecided = true);
+        self.end_gone(owner.0, memory, actions);
     }
 
     /// A page that a client waits for cannot be read, or its file has no room for it. The copy stays: the client may have got the page from another one. It says so if
@@ -359,7 +361,7 @@ impl Server {
     }
 
     /// A client is gone: its copies, its requests and what it has not committed. Commits that have begun go on to their end, and it keeps
-    /// its copies until then: what others change of what its transactions have looked at is to come behind them.
+    /// its copies until then, unless that is not known before the next start: what others change of what its transactions have looked at is to come behind them.
     pub fn lose(&mut self, client: ClientId, memory: &dyn Memory, actions: &mut Vec<Action>) {
         let Some(joined) = self.clients.get_mut(&client) else { return };
         (joined.is_revoked, joined.is_gone) = (true, true);
@@ -396,12 +398,13 @@ impl Server {
         self.advance_ranges(memory, actions);
     }
 
-    /// Whether commits of a client are under way.
+    /// Whether commits of a client are under way that come to an end.
     fn has_commits(&self, client: ClientId) -> bool {
-        self.writers.iter().any(|((writer, _), state)| *writer == client && state.is_committing)
+        let is_under_way = |writer: &Writer| writer.is_committing && !writer.is_undecided;
+        self.writers.iter().any(|((writer, _), state)| *writer == client && is_under_way(state))
     }
 
-    /// A commit of a client has ended. If that is gone, and this was the last one, its copies go, too.
+    /// A commit of a client has ended, or never does. If that is gone, and this was the last one, its copies go, too.
     fn end_gone(&mut self, client: ClientId, memory: &dyn Memory, actions: &mut Vec<Action>) {
         if self.clients.get(&client).is_some_and(|joined| joined.is_gone) && !self.has_commits(client) {
             self.lose(client, memory, actions);

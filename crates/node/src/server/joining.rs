@@ -138,6 +138,16 @@ impl Server {
     /// Why there is no room for a client, if that is so. One that takes the place of its former session needs none. That stays beside it if
     /// it has copies for which the client has no grant any more, or loses its place.
     pub fn lack_of_room(&self, former: Option<&Former>, newcomer: &Newcomer) -> Option<String> {
+        self.lack_beside(former, newcomer, |_| true)
+    }
+
+    /// The same, if only such clients have places.
+    fn lack_beside(
+        &self,
+        former: Option<&Former>,
+        newcomer: &Newcomer,
+        has_one: impl Fn(&JoinedClient) -> bool,
+    ) -> Option<String> {
         let Newcomer { name, access, .. } = newcomer;
         let has_place = |former: &Former| self.known(former, name.as_deref()).is_some_and(|known| !known.loses_place);
         let takes_place = |former: &&Former| has_place(former) && are_granted(access, &former.copies);
@@ -145,9 +155,9 @@ impl Server {
             return None;
         }
         let full = |of_all: String| Some(format!("{of_all} have joined, and there is room for no more"));
-        let are_many = |is_such: &dyn Fn(&JoinedClient) -> bool| {
-            self.clients.values().filter(|joined| is_such(joined)).count() >= ALIKE_MAX
-        };
+        let placed = || self.clients.values().filter(|joined| has_one(joined));
+        let are_many =
+            |is_such: &dyn Fn(&JoinedClient) -> bool| placed().filter(|joined| is_such(joined)).count() >= ALIKE_MAX;
         let has_name = |joined: &JoinedClient| {
             joined
                 .name
@@ -155,13 +165,19 @@ impl Server {
                 .is_some_and(|other| name.as_deref().is_some_and(|name| name.eq_ignore_ascii_case(other)))
         };
         match name {
-            _ if self.clients.len() >= CLIENTS_MAX => full(format!("{CLIENTS_MAX} nodes")),
+            _ if placed().count() >= CLIENTS_MAX => full(format!("{CLIENTS_MAX} nodes")),
             Some(name) if are_many(&has_name) => full(format!("{ALIKE_MAX} nodes of the name '{name}'")),
             _ if access.is_none() && are_many(&|joined| joined.access.is_none()) => {
                 full(format!("{ALIKE_MAX} nodes without a grant"))
             }
             _ => None,
         }
+    }
+
+    /// Whether there is room for it, or will be when commits have ended that are under way: of those that are gone, and have their places
+    /// until then.
+    pub fn has_room_soon(&self, former: Option<&Former>, newcomer: &Newcomer) -> bool {
+        self.lack_beside(former, newcomer, |joined| !joined.is_gone).is_none()
     }
 
     /// Whose place a node gets that has proven no name, if all are taken: that of the one without a name that has not committed for the

@@ -98,7 +98,7 @@ impl Server {
                 .collect();
             let waiter = |waiting: &super::Waiting| Waiter {
                 client: waiting.client,
-                transaction: waiting.transaction,
+                transaction: waiting.known_owner(),
                 is_write: waiting.kind.writes(),
             };
             state.waiting = entry.queue.iter().map(waiter).collect();

@@ -2,6 +2,8 @@
 
 mod ahead;
 mod bounds;
+mod disowned;
+mod gone;
 mod passing;
 mod records;
 mod rights;

@@ -51,6 +51,17 @@ impl Waiting {
     pub fn owner(&self) -> (ClientId, Transaction) {
         (self.client, self.transaction)
     }
+
+    /// The same as others know it: none if it is [`disowned`].
+    pub fn known_owner(&self) -> Transaction {
+        if self.transaction == disowned(self.copy) { Transaction::NONE } else { self.transaction }
+    }
+}
+
+/// Whose a request for a copy is that is no transaction's any more. It stands alone in the graph of those that wait: two of one client
+/// have nothing to do with each other. Transactions are numbered from zero, and never come so far.
+pub fn disowned(copy: Copy) -> Transaction {
+    Transaction(Transaction::NONE.0.wrapping_sub(1).wrapping_sub(copy.number))
 }
 
 impl Kind {
@@ -139,8 +150,9 @@ impl Directory {
     }
 
     /// A request of a client for this copy, if it waits, is another transaction's from now on, which only reads the page: the write lock
-    /// is not wanted that was to come with it. False if there is none.
+    /// is not wanted that was to come with it; or no transaction's. False if there is none.
     pub fn change_owner(&mut self, client: ClientId, copy: Copy, to: Transaction) -> bool {
+        let to = if to == Transaction::NONE { disowned(copy) } else { to };
         let Some(entry) = self.pages.get_mut(&copy.page) else { return false };
         let is_it = |waiting: &&mut Waiting| {
             let is_read = waiting.kind.reads();
@@ -158,13 +170,13 @@ impl Directory {
         true
     }
 
-    /// What a transaction has asked to read comes without its write lock, and is no transaction's from now on. Whether it has asked for that.
+    /// What a transaction has asked to read comes without its write lock, and is no transaction's from now on ([`disowned`]). Whether it has asked for that.
     pub fn disown_read(&mut self, page: PageId, owner: (ClientId, Transaction)) -> bool {
         let Some(entry) = self.pages.get_mut(&page) else { return false };
         let is_its = |waiting: &&mut Waiting| waiting.owner() == owner && waiting.kind.reads();
         let Some(waiting) = entry.queue.iter_mut().find(is_its) else { return false };
         let before = *waiting;
-        waiting.transaction = Transaction::NONE;
+        waiting.transaction = disowned(waiting.copy);
         let has_written = match &mut waiting.kind {
             Kind::Read { writes, .. } => std::mem::take(writes),
             Kind::Write | Kind::Record { .. } => false,
