@@ -80,6 +80,26 @@ fn a_slot_that_cannot_be_written_keeps_no_pages_from_the_cache() {
     }
 }
 
+/// Neither does a second one.
+#[test]
+fn two_slots_that_cannot_be_written_keep_no_pages_from_the_cache() {
+    refusing(Hardware::ideal(), &Media::new(), async |executor, holder| {
+        let settings = cached::settings(CacheSettings { pages: 30, ..lazy() });
+        let database = create(executor, settings, PAGES).await;
+        let tiers = database.buffer().tiers().expect("there is a cache");
+        let cache = tiers.cache.as_ref().expect("it is one").file;
+        let bad = [7, 11].map(|slot| 4096 + slot * 1024);
+        holder.refuse(move |op| matches!(op, Op::Write { file, offset, .. } if *file == cache && bad.contains(offset)));
+        for value in 1..5 {
+            change(&database, 0..PAGES, value).await;
+        }
+        assert_eq!(tiers.lost_cache(), None);
+        let declined = database.tiers()[0].fallbacks;
+        assert!((1..10).contains(&declined), "{declined} pages go past the cache");
+        assert_eq!(read(&database, 0..PAGES).await, [4; PAGES as usize]);
+    });
+}
+
 /// Its cache is switched off because writes to it fail. What only that has is saved, but for the pages of one device, which hangs.
 #[test]
 fn pages_of_a_device_that_hangs_keep_no_others_from_being_saved_from_a_failing_cache() {

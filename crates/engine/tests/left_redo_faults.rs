@@ -1,12 +1,16 @@
 //! Redo that an opening has left while devices fail or do not answer, and openings fail.
 
+use crate::ground::holding::refusing;
 use crate::left_redo::{SLOTS, left, much_filled, with_few_frames};
-use crate::quick_restarts::{End, change, check_all, filled, filled_in, objects, read, run, run_under, settings};
+use crate::quick_restarts::{End, SLOW, change, check_all, filled, filled_in, objects, read, run, run_under, settings};
 use base::Instant;
 use base::time::SECOND_NS;
-use driver::OpKind;
+use devices::Hardware;
+use driver::{Op, OpKind};
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::{Database, Error, PartitionSpec, Settings, Transaction, checkpoint, log};
+use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings, Transaction, checkpoint, log};
+use std::cell::Cell;
+use std::rc::Rc;
 use virtual_driver::{ErrorAt, FaultPlan, Media, Slow};
 
 /// One of two log devices does not answer any more when the log is read for what memory had no room for.
@@ -132,4 +136,60 @@ fn an_opening_that_fails_behind_its_redo_writes_nothing_afterwards() {
         check_all(&database, &values, "after a failed opening").await;
         database.close().await.expect("closes");
     });
+}
+
+/// A checkpoint cannot read what the log has for some pages, and writes the others. Their log is given up, and none of that is needed when
+/// the rest is read after all.
+#[test]
+fn a_page_whose_redo_is_made_late_needs_no_log_from_before_its_own() {
+    for design in ["tac", "lazy-cleaning"] {
+        let settings = settings(design, SLOTS, checkpoint::Policy::OFF);
+        let media = Media::new();
+        let mut values = filled(&media, (design, SLOTS), End::Close);
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            let objects = database.partition("objects").expect("it exists");
+            for (number, value) in values.iter_mut().enumerate() {
+                *value = number as u8;
+                let value = *value;
+                let fill = async |tx: &mut Transaction| {
+                    for round in (0..8).rev() {
+                        tx.modify_object(objects, number as u64, |bytes| bytes.fill(value.wrapping_add(round))).await?;
+                    }
+                    Ok::<(), Error>(())
+                };
+                database.transaction(fill).await.expect("changes");
+            }
+        });
+        let hardware = Hardware::parse(SLOW, "test").expect("a description");
+        refusing(hardware, &media, async |executor, holder| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            let written = Rc::new(Cell::new(None));
+            let last = Rc::clone(&written);
+            holder.refuse(move |op| {
+                if let Op::Write { file, .. } = op {
+                    last.set(Some(*file));
+                }
+                false
+            });
+            change(&database, 0, 0).await.expect("changes");
+            let log = written.get().expect("what was committed is in the log");
+            holder.refuse(move |op| matches!(op, Op::Read { file, .. } if *file == log));
+            let before = database.log().oldest();
+            database.checkpoint().await.expect_err("the log cannot be read");
+            assert!(database.log().oldest() > before, "{design}: nothing was given up");
+            holder.refuse(|_| false);
+            let numbers = left(&database);
+            assert!(numbers.len() > 100, "{design}: redo is left of {} pages", numbers.len());
+            for number in numbers {
+                assert_eq!(read(&database, number).await, Ok(values[number as usize]), "{design}, {number}");
+                let (needed, kept) = (database.buffer().recovery_lsn(), database.log().oldest());
+                assert!(needed >= Some(kept), "{design}, {number}: {needed:?} is needed, and {kept:?} is kept");
+            }
+        });
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            check_all(&database, &values, design).await;
+        });
+    }
 }

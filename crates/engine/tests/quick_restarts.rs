@@ -16,7 +16,7 @@ use virtual_driver::{ErrorAt, FaultPlan, Media, Options, PowerCut, VirtualDriver
 
 pub const DESIGNS: [&str; 3] = ["face", "lazy-cleaning", "dual-write"];
 /// Three thousand reads and writes a second of the volume, as network volumes give; log and cache are fast.
-const SLOW: &str = "[device.disk]\nmedium.service = \"20 us\"\nmedium.servers = 64\n\
+pub const SLOW: &str = "[device.disk]\nmedium.service = \"20 us\"\nmedium.servers = 64\n\
                     [device.volume]\nmedium = { servers = 8, service = \"2.6 ms\" }\n\
                     [device.flash]\nmedium = { servers = 16, service = \"42 us\" }\n\
                     transmission = { servers = 1, bandwidth = { read = \"1.3 GB/s\", write = \"1 GB/s\" } }\n\

@@ -221,7 +221,7 @@ impl Buffer {
     pub(super) fn redo_left(&self, pool: &mut Pool, (frame, id): (u32, PageId)) {
         let Some(changes) = self.left.pages.borrow_mut().remove(&id) else { return };
         assert!(changes.places.is_empty(), "what is left of a page is read before the page is");
-        let _in_redo = self.tiers().map(|tiers| tiers.begin_page_redo());
+        let _in_redo = self.tiers().map(|tiers| tiers.begin_page_redo(changes.since));
         for (start, end, sequence, edit) in changes.iter() {
             if header::sequence(pool.bytes(frame)) >= sequence || canary::is_planted(Canary::ForgottenRedo) {
                 continue;

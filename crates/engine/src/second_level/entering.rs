@@ -192,7 +192,7 @@ impl Tiers {
         self.entering.borrow_mut().entry(page).and_modify(|is_changed| *is_changed = true);
         self.pass_over(page);
         self.tier_of(page)?;
-        if let Some(redo_start) = self.replaying_from.get().filter(|_| self.is_redoing.get())
+        if let Some(redo_start) = self.redoing_from.get().filter(|_| self.replaying_from.get().is_some())
             && self.slots.borrow_mut().keep_for_redo(page, redo_start)
         {
             return None;

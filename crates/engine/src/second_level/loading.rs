@@ -95,7 +95,7 @@ impl Tiers {
             let is_usable = host.may_be_cached(page)
                 && !unstated.passed.contains(&page)
                 && match is_newer_than_redo {
-                    true => unstated.is_in_use && self.is_redoing.get(),
+                    true => unstated.is_in_use && self.redoing_from.get().is_some(),
                     false => policy.on_restart(page),
                 };
             let older = slots.lookup(page);

@@ -21,6 +21,7 @@ use crate::tier_file::table::PageVersion;
 use base::{Lsn, PageId, PartitionId};
 use free::FreeSlots;
 use pending::PendingSlots;
+use std::collections::VecDeque;
 use std::ops::Range;
 use structures::canary::{self, Canary};
 use structures::replacement::Replacement;
@@ -144,8 +145,8 @@ pub struct Slots {
     slots: SparseArray<Slot>,
     cache: u32,
     free: [FreeSlots; 2],
-    /// The slot whose write has failed last: while it is free, others are taken before it.
-    bad: Option<u32>,
+    /// Slots whose writes have failed, the latest at the end: while they are free, others are taken before them.
+    bad: VecDeque<u32>,
     newest: PageTable,
     order: Box<dyn Replacement>,
     /// Those whose copies are newer than on their pages' own devices.
@@ -161,6 +162,9 @@ pub struct Slots {
     /// Whether a circular design names slots one behind the other.
     turns: Turns,
 }
+
+/// How many slots are known as bad at most: where more are, it is the device that fails.
+const BAD_MAX: usize = 64;
 
 const NO_PAGE: PageId = PageId::new(PartitionId(u16::MAX), u32::MAX);
 
@@ -185,7 +189,7 @@ impl Slots {
             slots: SparseArray::new(slot, count as usize),
             cache,
             free: [FreeSlots::new(0..cache), FreeSlots::new(cache..count)],
-            bad: None,
+            bad: VecDeque::new(),
             newest: PageTable::default(),
             order,
             pending: PendingSlots::default(),
@@ -360,7 +364,13 @@ impl Slots {
 
     /// The write of a taken slot has failed. It may fail there again.
     pub fn note_bad(&mut self, slot: u32) {
-        self.bad = Some(slot);
+        if self.bad.contains(&slot) {
+            return;
+        }
+        if self.bad.len() == BAD_MAX {
+            self.bad.pop_front();
+        }
+        self.bad.push_back(slot);
     }
 
     fn fill(&mut self, slot: u32, page: PageId, state: SlotState, listed: bool) {

@@ -107,7 +107,7 @@ impl Tiers {
         self.table.replace(Some(Rc::new(StatedTable::new(table, capacity, self.table_ahead.get()))));
         self.is_taken_over.set(true);
         self.replaying_from.set(Some(redo_start));
-        self.is_redoing.set(true);
+        self.redoing_from.set(Some(redo_start));
         self.begin_loading((redo_start, is_in_use));
         self.adopt_statements(first);
     }

@@ -81,8 +81,9 @@ pub struct Tiers {
     /// Where redo began, until it is over of every page, over a cache whose table was believed: nothing is written into the slots
     /// meanwhile.
     pub(super) replaying_from: Cell<Option<Lsn>>,
-    /// Whether what happens to pages is redo's doing: while the log is read, and in the steps that make what was left then.
-    pub(super) is_redoing: Cell<bool>,
+    /// Where redo begins whose doing it is what happens to pages: that of all while the log is read, and that of one page in the steps
+    /// that make what was left then.
+    pub(super) redoing_from: Cell<Option<Lsn>>,
 }
 
 /// A checkpoint that is under way.
@@ -91,12 +92,12 @@ pub struct Checkpointing(Rc<Tiers>);
 /// A page whose changes are made that redo has left.
 pub struct PageRedo {
     tiers: Rc<Tiers>,
-    was_redoing: bool,
+    before: Option<Lsn>,
 }
 
 impl Drop for PageRedo {
     fn drop(&mut self) {
-        self.tiers.is_redoing.set(self.was_redoing);
+        self.tiers.redoing_from.set(self.before);
     }
 }
 
@@ -152,7 +153,7 @@ impl Tiers {
             is_taken_over: Cell::default(),
             loading: TableLoading::default(),
             replaying_from: Cell::new(None),
-            is_redoing: Cell::new(false),
+            redoing_from: Cell::new(None),
         };
         tiers.go_by(&**tiers.policy.borrow(), capacity);
         if let Some(cache) = &settings.cache {
@@ -190,24 +191,26 @@ impl Tiers {
 
     /// The log is read to its end: what the cache's table says of later changes than the beginning of redo is of no use any more.
     pub fn end_reading_log(&self) {
-        self.is_redoing.set(false);
+        self.redoing_from.set(None);
     }
 
-    /// The changes of one page are made that redo has left, until what this returns is dropped.
-    pub fn begin_page_redo(self: &Rc<Self>) -> PageRedo {
-        PageRedo { was_redoing: self.is_redoing.replace(true), tiers: Rc::clone(self) }
+    /// The changes of one page are made that redo has left, until what this returns is dropped. They begin there: the log may have been
+    /// given up as far as that.
+    pub fn begin_page_redo(self: &Rc<Self>, since: Lsn) -> PageRedo {
+        let from = since.max(self.replaying_from.get().unwrap_or(Lsn::ZERO));
+        PageRedo { before: self.redoing_from.replace(Some(from)), tiers: Rc::clone(self) }
     }
 
     /// Redo is over of every page: pages may enter a cache whose table was believed.
     pub fn end_replay(&self) {
         self.replaying_from.set(None);
-        self.is_redoing.set(false);
+        self.redoing_from.set(None);
     }
 
     /// Whether redo of a page goes on, or is left, over a cache whose table was believed.
     pub(super) fn is_in_redo(&self, page: PageId) -> bool {
         let is_left = || self.host_if_there().is_some_and(|host| host.is_left(page));
-        self.replaying_from.get().is_some() && (self.is_redoing.get() || is_left())
+        self.replaying_from.get().is_some() && (self.redoing_from.get().is_some() || is_left())
     }
 
     /// Whether the cache goes on as an earlier opening has left it, by its table.

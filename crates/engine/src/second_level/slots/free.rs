@@ -44,16 +44,17 @@ impl FreeSlots {
 }
 
 impl Slots {
-    /// How many slots are free, but for one whose write has failed.
+    /// How many slots are free, but for bad ones.
     pub(super) fn free_beside_bad(&self, tier: Tier) -> u32 {
-        let is_free = |slot: u32| self.place(slot).0 == tier && self.slots[slot as usize].state == SlotState::Free;
-        self.free[tier as usize].count() - u32::from(self.bad.is_some_and(is_free))
+        let is_free =
+            |slot: &&u32| self.place(**slot).0 == tier && self.slots[**slot as usize].state == SlotState::Free;
+        self.free[tier as usize].count() - self.bad.iter().filter(is_free).count() as u32
     }
 
-    /// Takes a free slot: this one, or the one that became free last; one whose write has failed only if there is no other.
+    /// Takes a free slot: this one, or the one that became free last; a bad one only if there is no other.
     pub(super) fn take_free(&mut self, tier: Tier, named: Option<u32>) -> Option<u32> {
-        let (bad, free) = (self.bad, &mut self.free[tier as usize]);
-        let listed = || free.listed.iter().rev().copied().find(|slot| Some(*slot) != bad);
+        let (bad, free) = (&self.bad, &mut self.free[tier as usize]);
+        let listed = || free.listed.iter().rev().copied().find(|slot| !bad.contains(slot));
         let taken = match named.or_else(listed) {
             Some(slot) => slot,
             None => free.next_of_rest(&self.slots).or(free.listed.last().copied())?,
