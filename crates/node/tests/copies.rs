@@ -496,7 +496,7 @@ fn a_request_is_handed_to_one_that_was_granted_the_page_in_the_node() {
     }
 }
 
-/// What the server believes of who waits for whom within the node is true when a request has become another transaction's.
+/// What the server believes of waits within the node is true when a request has become another transaction's.
 #[test]
 fn a_request_that_becomes_another_transactions_leaves_no_wait_for_the_one_that_had_asked() {
     for ends in [false, true] {
