@@ -11,7 +11,7 @@ use executor::WholeExecutor;
 /// A synthetic workload on a database, to be run by [`crate::run::run`].
 ///
 /// ```
-/// # use engine::{Database, PartitionSpec, Settings, catalog::Locking};
+/// # use engine::{Database, Internals, PartitionSpec, Settings, catalog::Locking};
 /// # use executor::{Executor, Order};
 /// # use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 /// use entresol_workload::synthetic::{Model, Synthetic};
