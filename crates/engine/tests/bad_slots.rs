@@ -1,6 +1,6 @@
 //! A slot of a cache that cannot be read, or a page that cannot be written to its own place, takes nothing from other pages.
 
-use crate::ground::cached::{self, cache, change, create, read};
+use crate::ground::cached::{self, ONCE, cache, change, create, read};
 use crate::ground::cut_machine::run_under;
 use crate::ground::holding::refusing;
 use crate::ground::machine::run;
@@ -8,11 +8,9 @@ use base::time::SECOND_NS;
 use base::{Instant, PageId};
 use driver::{Op, OpKind};
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::second_level::design::{CachePolicy, Contents, Decision, Leaving};
 use entresol_engine::second_level::{CacheSettings, Design, Parameters};
 use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings};
 use executor::Executor;
-use std::collections::BTreeSet;
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Slow};
 
 const PAGES: u64 = 60;
@@ -133,23 +131,6 @@ fn pages_of_a_device_that_hangs_keep_no_others_from_being_saved_from_a_failing_c
     };
     run_under(&Media::new(), Hardware::ideal(), faults, work).expect("the machine goes on");
 }
-
-/// A changed page enters for the first time, and goes past the cache later.
-#[derive(Default)]
-struct Once(BTreeSet<PageId>);
-
-impl CachePolicy for Once {
-    fn is_inclusive(&self) -> bool {
-        true
-    }
-
-    fn on_eviction(&mut self, leaving: &Leaving, _: &Contents<'_>) -> Decision {
-        let is_first = leaving.dirty && self.0.insert(leaving.page);
-        if is_first { Decision::WriteBack } else { Decision::Skip }
-    }
-}
-
-const ONCE: Design = Design::new("once", |_| Box::new(Once::default()));
 
 /// Ten pages come from the cache to their own places, and the writes of one of them fail: these writes of the device. Then all change
 /// again, and go past the cache. How many are only in main memory at last, if one has failed both times.

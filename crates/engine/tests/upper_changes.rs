@@ -4,15 +4,14 @@ use crate::ground::cached;
 use crate::ground::cut_machine::{run_under, run_up_to};
 use crate::ground::machine::run;
 use base::time::SECOND_NS;
-use base::{Instant, PageId, Random};
-use cached::{change, read};
+use base::{Instant, Random};
+use cached::{ONCE, change, read};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::design::{CachePolicy, Contents, Decision, Leaving};
 use entresol_engine::second_level::{CacheSettings, DESIGNS, Design};
 use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings};
 use executor::Executor;
 use std::cell::Cell;
-use std::collections::BTreeSet;
 use virtual_driver::{FaultPlan, Hardware, Media, PowerCut, Slow};
 
 const PAGES: u64 = 60;
@@ -33,23 +32,6 @@ impl CachePolicy for Keeps {
 
 const ALL: Design = Design::new("all", |_| Box::new(Keeps(true)));
 const NONE: Design = Design::new("none", |_| Box::new(Keeps(false)));
-
-/// A changed page stays when it enters for the first time, and goes past the cache later.
-#[derive(Default)]
-struct Once(BTreeSet<PageId>);
-
-impl CachePolicy for Once {
-    fn is_inclusive(&self) -> bool {
-        true
-    }
-
-    fn on_eviction(&mut self, leaving: &Leaving, _: &Contents<'_>) -> Decision {
-        let is_first = leaving.dirty && self.0.insert(leaving.page);
-        if is_first { Decision::WriteBack } else { Decision::Skip }
-    }
-}
-
-const ONCE: Design = Design::new("once", |_| Box::new(Once::default()));
 
 fn named(name: &str) -> Design {
     Design::named(name).expect("it has this name")

@@ -1,10 +1,13 @@
 // A small database with a cache on `nvem`: objects, each on a page of its own. What is written is written because a test asks
 // for it: no cleaner runs, and no checkpoint.
 
+use base::PageId;
 use entresol_engine::catalog::{Locking, Organization};
+use entresol_engine::second_level::design::{CachePolicy, Contents, Decision, Leaving};
 use entresol_engine::second_level::{self, CacheSettings, Design};
 use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings, buffer, checkpoint, log};
 use executor::Executor;
+use std::collections::BTreeSet;
 
 /// A cache of `pages` pages that outlives a power cut.
 pub fn cache(design: Design, pages: u32) -> CacheSettings {
@@ -21,6 +24,24 @@ pub fn settings(cache: impl Into<Option<CacheSettings>>) -> Settings {
         ..Settings::default()
     }
 }
+
+/// A changed page stays when it enters for the first time, and goes past the cache later.
+#[derive(Default)]
+struct Once(BTreeSet<PageId>);
+
+impl CachePolicy for Once {
+    fn is_inclusive(&self) -> bool {
+        true
+    }
+
+    fn on_eviction(&mut self, leaving: &Leaving, _: &Contents<'_>) -> Decision {
+        let is_first = leaving.dirty && self.0.insert(leaving.page);
+        if is_first { Decision::WriteBack } else { Decision::Skip }
+    }
+}
+
+/// The design of that.
+pub const ONCE: Design = Design::new("once", |_| Box::new(Once::default()));
 
 /// A new database whose partition `objects` has this many of them.
 pub async fn create(executor: &Executor, settings: Settings, objects: u64) -> Database {

@@ -73,16 +73,21 @@ fn read(copy: Copy, transaction: u64, leaving: Option<Copy>) -> Request {
     }
 }
 
-/// A first page, together with its write lock.
-fn read_to_write() -> Request {
+/// A page together with its write lock, for this transaction.
+fn to_write(page_number: u32, number: u64, transaction: u64) -> Request {
     Request::Read {
-        copy: copy(0, 0),
+        copy: copy(page_number, number),
         secret: Secret(5),
-        transaction: Transaction(1),
+        transaction: Transaction(transaction),
         writes: true,
         leaving: None,
         waited: None,
     }
+}
+
+/// A first page, together with its write lock.
+fn read_to_write() -> Request {
+    to_write(0, 0, 1)
 }
 
 fn write(copy: Copy, transaction: u64) -> Request {
@@ -244,14 +249,6 @@ fn a_transaction_that_commits_waits_for_nothing() {
     let mut ground = Ground::new("cbl");
     let (one, other) = (ground.join(), ground.join());
     ground.say(one, read_to_write()).expect("it is honest");
-    let to_write = |page_number, number, transaction| Request::Read {
-        copy: copy(page_number, number),
-        secret: Secret(5),
-        transaction: Transaction(transaction),
-        writes: true,
-        leaving: None,
-        waited: None,
-    };
     assert!(granted(&ground.say(other, to_write(1, 0, 1)).expect("it is honest"), other));
     ground.say(one, to_write(1, 1, 1)).expect("it is honest");
     ground.say(one, commit_of_first_page()).expect("it is honest");

@@ -3,18 +3,6 @@
 use super::*;
 use crate::message::WaitsFor;
 
-/// A page with its write lock, for this transaction.
-fn to_write(page_number: u32, number: u64, transaction: u64) -> Request {
-    Request::Read {
-        copy: copy(page_number, number),
-        secret: Secret(5),
-        transaction: Transaction(transaction),
-        writes: true,
-        leaving: None,
-        waited: None,
-    }
-}
-
 fn commit(transaction: u64, others: &[u64]) -> Request {
     Request::Commit {
         transaction: Transaction(transaction),
