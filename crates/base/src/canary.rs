@@ -18,7 +18,7 @@ macro_rules! canaries {
 
 impl Canary {
     /// Whether torture cannot find it: it is in what devices without room refuse, in loads that come to nothing, in compactions,
-    /// or in pages that cannot be read.
+    /// in pages that cannot be read, or in what follows from how long a read of a page takes.
     pub fn is_beyond_torture(self) -> bool {
         self as usize >= Canary::UnpreparedLog as usize && !self.is_between_nodes()
     }
@@ -40,6 +40,8 @@ canaries! {
     UnlockedLoser,
     /// Pages that a power cut may tear are written in place without a copy.
     NoDoubleWrite,
+    /// The double-write area does not keep the copy of a page whose write in place has failed.
+    DroppedCopy,
     /// A tier's slot may be reused before the write of its page to the page's own device has ended.
     EarlyReuse,
     /// A cached copy stays in use although its page was changed in main memory and written past the cache.
@@ -227,8 +229,16 @@ canaries! {
     UnsaidUndoing,
     /// A checkpoint lets redo begin behind changes that are left to be made of a page which cannot be read.
     LeftBehind,
+    /// Scans read pages from their own devices of which redo is left, whatever the cache's table says of them.
+    PassedRedo,
+    /// An opening goes on from copies in a cache that a power cut may take.
+    UnsyncedSlots,
+    /// A page whose redo is made late counts as changed since redo of the opening began, whose log may have been given up.
+    LongGoneRedo,
     /// A page server serves while its database goes on undoing what an opening has left.
     ServedLoser,
+    /// A page server forgets the copies of a client that is gone though commits of it are under way.
+    ForgottenReads,
     /// A page server grants write locks and does not call back the copies of others.
     UncalledCopies,
     /// A page server takes a late message about an earlier copy for one about the present copy.
@@ -289,6 +299,8 @@ canaries! {
     UntoldWaits,
     /// A node acknowledges a commit that the server has not answered.
     UnansweredCommits,
+    /// A node takes what it has locked for a transaction for what that has seen, and not as committed by one that is not answered.
+    SeenUnnoted,
     /// What another node commits in sets is changed and not logged.
     UnloggedSets,
     /// A page server sends a record of a set that is only to be read, and does not enter its lock.

@@ -161,12 +161,15 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<R
     let redone = if is_put_off { Ok(()) } else { engine.core.buffer.redo_rest().await };
     let begin = engine.core.log.end();
     let written = match is_put_off {
-        true => put_off(engine).await.map(Ok)?,
-        false => advance_redo(engine, begin, extent).await?,
+        true => put_off(engine).await.map(Ok),
+        false => advance_redo(engine, begin, extent).await,
     };
+    // Also where one has failed: a page that may never be written is to keep no others from becoming old.
+    checkpointer.last_begin.set(begin);
+    let written = written?;
     if written.is_ok() {
         add(&engine.core.statistics.checkpoints, u64::from(!is_put_off));
-        checkpointer.last_begin.set(begin);
+        checkpointer.last_success.set(begin);
         checkpointer.is_put_off.set(is_put_off);
     }
     give_up_log(engine).await?;
@@ -190,6 +193,7 @@ async fn advance_redo(engine: &Engine, begin: Lsn, extent: CheckpointExtent) -> 
     let (_turn, table) = state_table_then_take_turn(engine).await;
     let change = SuperblockChange { cache_table: Some(table), ..SuperblockChange::default() };
     write_superblock(engine, redo_start, change).await?;
+    engine.checkpointer.redo_start.set(redo_start);
     Ok(written)
 }
 
@@ -197,7 +201,10 @@ async fn advance_redo(engine: &Engine, begin: Lsn, extent: CheckpointExtent) -> 
 async fn put_off(engine: &Engine) -> Result<()> {
     make_durable(engine).await?;
     let _turn = engine.checkpointer.turn.take(&engine.core.executor).await;
-    write_superblock(engine, pages_begin(&engine.catalog), SuperblockChange::default()).await
+    let redo_start = pages_begin(&engine.catalog);
+    write_superblock(engine, redo_start, SuperblockChange::default()).await?;
+    engine.checkpointer.redo_start.set(redo_start);
+    Ok(())
 }
 
 /// Makes durable what was written back, and the log up to here. A transaction that has ended by now holds nothing back, so the records
@@ -500,6 +507,12 @@ async fn write_superblock(engine: &Engine, redo_start: Lsn, change: SuperblockCh
     if let Some(failure) = engine.core.log.failure() {
         return Err(failure);
     }
+    // The log before may have been given up and written over: an opening that began there would find it damaged.
+    let before = engine.checkpointer.redo_start.get();
+    assert!(
+        redo_start >= before,
+        "redo is to begin at {redo_start}, before {before}, where the last checkpoint has it begin"
+    );
     let changes = engine.catalog.take_changes();
     if !changes.is_empty() {
         engine.core.log.note_own_change();

@@ -74,8 +74,8 @@ pub struct Remainder {
     report: RecoveryReport,
 }
 
-/// Redoes the log from the scan's beginning to its end: changes of pages that these lack, changes of sets that were committed
-/// after `sets_begin`. Whole copies of torn pages are in `torn`. The engine has no log yet.
+/// Redoes the log from the scan's beginning to its end: changes of pages from where the superblock file has redo of them begin, changes of
+/// sets that were committed after `sets_begin`. Whole copies of torn pages are in `torn`. The engine has no log yet.
 ///
 /// # Errors
 /// [`DamagedLog`](crate::Error::DamagedLog), [`DamagedPage`](crate::Error::DamagedPage),
@@ -90,6 +90,7 @@ pub async fn redo(
     let (began, from) = (executor.now(), scan.end());
     let copies: Rc<dyn PageCopies> = Rc::<TornPages>::clone(&torn);
     buffer.begin_redo(copies);
+    let redo_start = engine.catalog.superblock.borrow().redo_start();
     let (mut remainder, mut ends) = (Remainder::default(), RedoneEnds::default());
     let mut lanes = Lanes::new(engine, procedures);
     let mut ahead = VecDeque::new();
@@ -98,7 +99,7 @@ pub async fn redo(
         while ahead.len() < AHEAD
             && let Some(batch) = LogBatch::read(scan).await?
         {
-            ahead.push_back(batch.decoded(executor, sets_begin, pages_max));
+            ahead.push_back(batch.decoded(executor, (redo_start, sets_begin), pages_max));
         }
         let Some(next) = ahead.pop_front() else { break };
         let decoded = next.join().await??;

@@ -23,7 +23,7 @@
 //! that stays dirty has no copy in memory: it is read back from its slot when a checkpoint, the cleaner, or another page that
 //! needs the slot, wants it on its own device. If it cannot be read back it goes on counting as not yet written, so the log keeps what
 //! a restart makes it from; what main memory has of the page replaces it: a newer version, or the same one, which counts as changed from
-//! then on.
+//! then on. Nothing else comes to that slot any more: it would be lost there as well.
 //!
 //! A table beside the slots ([`table`](crate::tier_file::table)) says what they hold, so that an opening reads neither slots
 //! nor the pages' own places, and the cache is warm at once. It may disagree with the slots; so each slot is verified when it is

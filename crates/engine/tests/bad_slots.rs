@@ -1,16 +1,19 @@
 //! A slot of a cache that cannot be read, or a page that cannot be written to its own place, takes nothing from other pages.
 
-use crate::ground::cached::{self, ONCE, cache, change, create, read};
+use crate::ground::cached::{self, ONCE, cache, change, create, goes_home, read};
 use crate::ground::cut_machine::run_under;
 use crate::ground::holding::refusing;
 use crate::ground::machine::run;
 use base::time::SECOND_NS;
 use base::{Instant, PageId};
-use driver::{Op, OpKind};
+use driver::{FileId, Op, OpKind};
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::second_level::{CacheSettings, Design, Parameters};
+use entresol_engine::second_level::{CacheSettings, DESIGNS, Design, Parameters};
 use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings};
 use executor::Executor;
+use std::cell::Cell;
+use std::rc::Rc;
+use structures::page::header;
 use virtual_driver::{ErrorAt, FaultPlan, Hardware, Media, Slow};
 
 const PAGES: u64 = 60;
@@ -95,6 +98,111 @@ fn two_slots_that_cannot_be_written_keep_no_pages_from_the_cache() {
         let declined = database.tiers()[0].fallbacks;
         assert!((1..10).contains(&declined), "{declined} pages go past the cache");
         assert_eq!(read(&database, 0..PAGES).await, [4; PAGES as usize]);
+    });
+}
+
+/// The slot takes what is written there and gives nothing back. Of the page that was there main memory has what it is. No other one
+/// gets lost there.
+#[test]
+fn a_slot_that_cannot_be_read_takes_no_further_page() {
+    const SLOT: u64 = 4096 + 7 * 1024;
+    let is_written = |op: &Op, cache: FileId| match op {
+        Op::Write { file, offset, length, .. } => {
+            *file == cache && (*offset..*offset + u64::from(*length)).contains(&SLOT)
+        }
+        _ => false,
+    };
+    let mut tried = 0;
+    for design in DESIGNS.iter().copied() {
+        let is_reached = refusing(Hardware::ideal(), &Media::new(), async |executor, holder| {
+            let parameters = Parameters { dirty_max_percent: 100, group_pages: 4, ..Parameters::default() };
+            let database =
+                create(executor, cached::settings(CacheSettings { parameters, ..cache(design, 80) }), PAGES).await;
+            let tiers = database.buffer().tiers().expect("there is a cache");
+            let file = tiers.cache.as_ref().expect("it is one").file;
+            let (there, writes) = (Rc::new(Cell::new(None)), Rc::new(Cell::new(0)));
+            let told = Rc::clone(&there);
+            holder.refuse(move |op| {
+                if let Op::Write { offset, buffer, .. } = op
+                    && is_written(op, file)
+                {
+                    told.set(Some(header::id(&buffer[(SLOT - *offset) as usize..])));
+                }
+                false
+            });
+            change(&database, 0..10, 1).await;
+            read(&database, 20..PAGES).await;
+            read(&database, 0..10).await;
+            let is_there =
+                |page: &PageId| tiers.is_pending(*page) && database.buffer().pool().borrow().frame_of(*page).is_some();
+            let Some(page) = there.get().filter(is_there) else { return false };
+            let told = Rc::clone(&writes);
+            holder.refuse(move |op| {
+                told.set(told.get() + u32::from(is_written(op, file)));
+                matches!(op, Op::Read { file: of, offset: SLOT, .. } if *of == file)
+            });
+            tiers.await_destage(page).await.expect_err("it cannot be read back");
+            database.checkpoint().await.expect("main memory has it");
+            writes.set(0);
+            for value in 2..6 {
+                change(&database, 0..PAGES, value).await;
+                assert_eq!(read(&database, 0..PAGES).await, [value; PAGES as usize], "{design:?}");
+            }
+            assert_eq!(writes.get(), 0, "{design:?}: the slot is written again");
+            assert_eq!(tiers.lost_cache(), None);
+            true
+        });
+        tried += u32::from(is_reached);
+    }
+    assert!(tried > 2, "{tried} designs let a changed page be in both");
+}
+
+/// There is no memory to read them into for a while: that is no fault of the slots.
+#[test]
+fn slots_that_memory_was_lacking_for_are_used_again() {
+    refusing(Hardware::ideal(), &Media::new(), async |executor, holder| {
+        let database = create(executor, cached::settings(CacheSettings { pages: 45, ..lazy() }), PAGES).await;
+        change(&database, 0..PAGES, 1).await;
+        let tiers = database.buffer().tiers().expect("there is a cache");
+        let used = || database.cache_contents().expect("there is a cache").used;
+        let (before, damaged) = (used(), database.tiers()[0].damaged);
+        assert!(before > 35, "{before} slots are used");
+        holder.starve(true);
+        let error = database.checkpoint().await.expect_err("there is no memory for all of them at once");
+        assert!(error.to_string().contains("no memory (injected)"), "{error}");
+        assert!(tiers.pending_count() > 0, "some are where they were");
+        holder.starve(false);
+        database.checkpoint().await.expect("there is memory again");
+        assert_eq!(tiers.pending_count(), 0);
+        change(&database, 0..PAGES, 2).await;
+        assert_eq!(read(&database, 0..PAGES).await, [2; PAGES as usize]);
+        assert!(used() >= before, "{} of {before} slots are used", used());
+        assert_eq!(database.tiers()[0].damaged, damaged);
+    });
+}
+
+/// Its older version could not come to its own place, so that one may be torn, and cannot be read back from its slot any more.
+#[test]
+fn a_page_whose_slot_cannot_be_read_when_it_is_to_make_way_is_written() {
+    let media = Media::new();
+    refusing(Hardware::ideal(), &media, async |executor, holder| {
+        let database = create(executor, cached::settings(cache(ONCE, 80)), PAGES).await;
+        let tiers = database.buffer().tiers().expect("there is a cache");
+        let file = tiers.cache.as_ref().expect("it is one").file;
+        let page = PageId::new(database.partition("objects").expect("it exists"), 3);
+        holder.refuse(move |op| goes_home(op, page) && !matches!(op, Op::Write { file: of, .. } if *of == file));
+        change(&database, [3], 1).await;
+        database.checkpoint().await.expect_err("its own place takes nothing");
+        assert!(tiers.is_pending(page));
+        change(&database, [3], 2).await;
+        holder.refuse(move |op| matches!(op, Op::Read { file: of, .. } if *of == file));
+        database.checkpoint().await.expect("main memory has it");
+        assert_eq!((tiers.pending_count(), database.buffer().pool().borrow().dirty_pages().count()), (0, 0));
+        assert_eq!(read(&database, 0..PAGES).await[3], 2);
+    });
+    run(&media, async |executor| {
+        let database = Database::open(executor, cached::settings(cache(ONCE, 80)), "here").await.expect("opens");
+        assert_eq!(read(&database, 0..PAGES).await[3], 2);
     });
 }
 

@@ -4,11 +4,12 @@ use crate::quick_restarts::{DESIGNS, End, change, check_all, filled, objects, re
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use base::{PageId, Random};
 use driver::{Op, OpKind};
+use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, Design};
 use entresol_engine::{
-    BackupSettings, Database, Error, Internals, RestoreSource, Settings, Transaction, buffer, checkpoint,
+    BackupSettings, Database, Error, Internals, PartitionSpec, RestoreSource, Settings, Transaction, buffer, checkpoint,
 };
-use virtual_driver::{ErrorAt, Media};
+use virtual_driver::{ErrorAt, Media, PowerCut};
 
 pub const SLOTS: u32 = 500;
 const PAGE_SIZE: u64 = 4096;
@@ -390,6 +391,74 @@ fn maintenance_beside_left_redo_takes_it_into_account() {
     }
 }
 
+/// Pages that were changed and written to their own places since the table was written are in the slots as they were before. A scan must
+/// not go past the cache for them while redo of them is left: the newer pages lack nothing, and the slots would serve again.
+#[test]
+fn a_scan_behind_an_opening_leaves_no_older_version_in_a_slot() {
+    for design in second_level::DESIGNS.iter().map(|design| design.name()) {
+        let (media, settings) = (Media::new(), settings(design, SLOTS, checkpoint::Policy::OFF));
+        let frames = settings.buffer.frames as u64;
+        run(&media, async |executor| {
+            let database = Database::create(executor, settings.clone()).await.expect("creates");
+            let organization = Organization::Direct { objects: 1_100, blocking_factor: 1, record_size: 100 };
+            let spec = PartitionSpec::new("objects", organization, Locking::Page);
+            database.create_partition(PartitionSpec { device: "volume".into(), ..spec }).await.expect("creates");
+            for number in 0..1_100 {
+                change(&database, number, 1).await.expect("changes");
+            }
+            for number in [905].into_iter().chain(930..930 + frames) {
+                read(&database, number).await.expect("reads");
+            }
+            database.checkpoint().await.expect("succeeds");
+            // Main memory is full of changed pages then, and whatever leaves it goes to its own place where the design wants that.
+            for number in (0..800).chain([905]).chain(1_050 - frames..1_050).chain(800..900) {
+                change(&database, number, 3).await.expect("changes");
+            }
+            executor.sleep_ns(SECOND_NS).await;
+        });
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            let objects = database.partition("objects").expect("it exists");
+            let mut seen = Vec::new();
+            let scan = async |tx: &mut Transaction| {
+                tx.scan_objects(objects, 900..910, |number, bytes| seen.push((number, bytes[0]))).await
+            };
+            database.transaction(scan).await.expect("scans");
+            assert_eq!(seen, (900..910).map(|number| (number, if number == 905 { 3 } else { 1 })).collect::<Vec<_>>());
+            for number in 0..2 * frames {
+                assert_eq!(read(&database, number).await.expect("reads"), 3, "{design}, {number}");
+            }
+            assert_eq!(read(&database, 905).await.expect("reads"), 3, "{design}: what is newest");
+        });
+    }
+}
+
+/// Redo goes on from a slot's copy while the page is written to its own place, where the same power cut may tear it.
+#[test]
+fn what_slots_hold_is_durable_once_an_opening_goes_on_from_it() {
+    let copies = |media: &Media| {
+        let mut bytes = vec![0; SLOTS as usize * PAGE_SIZE as usize];
+        media.read("flash", "cache.tier", 4096, &mut bytes).expect("it can be read");
+        bytes.chunks_exact(PAGE_SIZE as usize).map(<[u8]>::to_vec).collect::<Vec<_>>()
+    };
+    for design in DESIGNS.into_iter().chain(["clean-write"]) {
+        let media = Media::new();
+        filled(&media, (design, SLOTS), End::Kill);
+        let before = copies(&media);
+        let lost = media.copy();
+        let everything = PowerCut { lost: 1.0, torn: 0.0 };
+        lost.power_cut(&mut Random::stream(5, "power cut"), &everything);
+        assert!(design != "clean-write" || copies(&lost) != before, "some are not durable");
+        let settings = settings(design, SLOTS, checkpoint::Policy::OFF);
+        run(&media, async |executor| drop(Database::open(executor, settings, "here").await.expect("opens")));
+        let kept: Vec<bool> = copies(&media).iter().zip(&before).map(|(copy, before)| copy == before).collect();
+        media.power_cut(&mut Random::stream(5, "power cut"), &everything);
+        let after = copies(&media);
+        let is_there = |slot: &usize| after[*slot] == before[*slot];
+        assert!((0..SLOTS as usize).filter(|slot| kept[*slot]).all(|slot| is_there(&slot)), "{design}");
+    }
+}
+
 #[cfg(feature = "canary")]
 mod planted {
     use super::*;
@@ -404,5 +473,15 @@ mod planted {
     #[test]
     fn a_page_without_what_is_left_of_redo_is_found() {
         is_found(Canary::ForgottenRedo, crate::quick_restarts::a_database_that_is_closed_at_once_has_redone_everything);
+    }
+
+    #[test]
+    fn a_scan_past_redo_is_found() {
+        is_found(Canary::PassedRedo, a_scan_behind_an_opening_leaves_no_older_version_in_a_slot);
+    }
+
+    #[test]
+    fn copies_that_are_not_durable_are_found() {
+        is_found(Canary::UnsyncedSlots, what_slots_hold_is_durable_once_an_opening_goes_on_from_it);
     }
 }

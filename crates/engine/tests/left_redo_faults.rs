@@ -193,3 +193,15 @@ fn a_page_whose_redo_is_made_late_needs_no_log_from_before_its_own() {
         });
     }
 }
+
+#[cfg(feature = "canary")]
+mod planted {
+    use super::*;
+    use crate::ground::planting::is_found;
+    use entresol_engine::canary::Canary;
+
+    #[test]
+    fn a_page_that_needs_log_which_is_given_up_is_found() {
+        is_found(Canary::LongGoneRedo, a_page_whose_redo_is_made_late_needs_no_log_from_before_its_own);
+    }
+}

@@ -4,7 +4,7 @@ use crate::ground::cached;
 use crate::ground::cut_machine::{run_under, run_up_to};
 use crate::ground::machine::run;
 use base::time::SECOND_NS;
-use base::{Instant, Random};
+use base::{Instant, PageId, Random};
 use cached::{ONCE, change, read};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::design::{CachePolicy, Contents, Decision, Leaving};
@@ -253,7 +253,8 @@ fn a_slot_that_cannot_be_read_back_keeps_no_other_page_from_its_place() {
 fn what_main_memory_still_has_of_a_slot_that_cannot_be_read_is_written_anew() {
     let in_upper = ((ALL, 64), NONE, ("nvem", "upper-cache.tier", 64));
     let in_lower = ((NONE, 64), ALL, ("flash", "cache.tier", 80));
-    for (above, below, (device, file, slots)) in [in_upper, in_lower] {
+    let cases = [in_upper, in_lower].into_iter().flat_map(|case| [false, true].map(|at_once| (case, at_once)));
+    for ((above, below, (device, file, slots)), at_once) in cases {
         let media = Media::new();
         run(&media, async |executor| {
             let database = create(executor, settings(above, below)).await;
@@ -264,12 +265,20 @@ fn what_main_memory_still_has_of_a_slot_that_cannot_be_read_is_written_anew() {
             assert_eq!(pending(&database).iter().sum::<usize>(), 10);
             let needed = database.buffer().recovery_lsn();
             damage(&media, (device, file), slots);
-            let error = database.checkpoint().await.expect_err("the slots cannot be read back");
-            assert!(matches!(&error, Error::DamagedPage { file: named, .. } if named == file), "{error}");
-            assert_eq!(database.buffer().recovery_lsn(), needed, "main memory alone has these pages");
-            read(&database, 20..PAGES).await;
+            let levels = database.buffer().levels();
+            let level = if file == "cache.tier" { levels.tiers } else { levels.upper }.expect("it is there");
+            for number in if at_once { 0..0 } else { 0..10 } {
+                let page = PageId::new(database.partition("objects").expect("it exists"), number);
+                let error = level.await_destage(page).await.expect_err("the slot cannot be read back");
+                assert!(matches!(&error, Error::DamagedPage { file: named, .. } if named == file), "{error}");
+            }
+            assert_eq!(database.buffer().recovery_lsn(), needed, "main memory or the slots alone have these pages");
+            if !at_once {
+                read(&database, 20..PAGES).await;
+            }
             database.checkpoint().await.expect("main memory has them");
             assert_eq!(pending(&database), [0, 0]);
+            read(&database, 20..PAGES).await;
             assert_all(&database, |number| u8::from(number < 10)).await;
         });
         run(&media, async |executor| {

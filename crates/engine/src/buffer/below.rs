@@ -118,7 +118,9 @@ impl Buffer {
             bytes = completion.buffer.expect("a write gives its buffer back");
             let result = completion.result.map(drop).map_err(Error::Input);
             if let Some((area, region)) = region {
-                area.finish(self, region, &result);
+                let pages = (page.number..).take(part / page_size).map(|number| PageId { number, ..page });
+                let failed: Vec<PageId> = if result.is_err() { pages.collect() } else { Vec::new() };
+                area.finish(self, region, (&result, &failed));
             }
             if result.is_err() {
                 return ended(bytes, result);

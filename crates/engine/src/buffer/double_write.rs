@@ -3,7 +3,8 @@
 //!
 //! The area is one file of regions. A region is filled by one write after another, and used again once all pages staged in it
 //! are durable in place, so that small batches cost a sync of the data files no more often than large ones. Each region waits for
-//! the files that its pages belong to and for no others: one with pages of a device that does not answer waits alone. Should such
+//! the files that its pages belong to and for no others: one with pages of a device that does not answer waits alone. A region with a
+//! page that could not be written in place, and may be torn there, waits until a later copy of that is staged. Should such
 //! regions be all there are, the area grows.
 //!
 //! One write is under way at a time. Pages that come meanwhile, from any task, are gathered and staged together by
@@ -65,7 +66,7 @@ pub struct DoubleWrite {
     writing: Turn,
     /// Tasks waiting for a region.
     freed: WaitQueue,
-    /// Why the first region is kept.
+    /// Why a page could not be written in place for the first time.
     failure: RefCell<Option<Error>>,
 }
 
@@ -197,25 +198,40 @@ impl DoubleWrite {
         let access = Access::Asynchronous;
         let op = Op::Write { file: self.file, offset, length, buffer: frame, durable: true, access };
         let completion = executor.perform(op).await;
-        self.frames.borrow_mut().extend(completion.buffer);
         if let Err(fault) = completion.result {
+            self.frames.borrow_mut().extend(completion.buffer);
             let callers = gathering.callers.get();
-            self.with_regions(executor, |regions| (0..callers).for_each(|_| regions.finish(region, true)));
+            self.with_regions(executor, |regions| (0..callers).for_each(|_| regions.finish(region, &[])));
             return Err(Error::Input(fault));
         }
+        let frame = completion.buffer.expect("a write gives its buffer back");
+        if self.failed_regions() > 0 {
+            let staged = frame.chunks(self.page_size).take(gathering.pages.get()).map(header::id);
+            self.with_regions(executor, |regions| regions.staged(staged));
+        }
+        self.frames.borrow_mut().push(frame);
         Ok(region)
     }
 
-    /// A caller's pages were written in place, or at least one failed to be.
-    pub fn finish(&self, buffer: &Rc<Buffer>, region: usize, result: &Result<()>) {
+    /// A caller's pages were written in place, but for those that failed to be.
+    pub fn finish(&self, buffer: &Rc<Buffer>, region: usize, (result, failed): (&Result<()>, &[PageId])) {
         if let Err(error) = result {
             self.failure.borrow_mut().get_or_insert_with(|| error.clone());
         }
-        self.with_regions(&buffer.executor, |regions| regions.finish(region, result.is_ok()));
+        self.with_regions(&buffer.executor, |regions| regions.finish(region, failed));
         // Where nothing is written in the background, nothing is synced there: what misses a region waits for its sync.
         if buffer.settings.cleaner && self.regions.borrow().are_scarce() {
             self.free_written(buffer);
         }
+    }
+
+    fn failed_regions(&self) -> usize {
+        self.regions.borrow().failed_count()
+    }
+
+    /// Whether half of the area's first regions keep pages that could not be written in place. What may fail as well should wait.
+    pub fn is_short(&self) -> bool {
+        self.failed_regions() >= REGIONS / 2
     }
 
     fn with_regions(&self, executor: &Executor, change: impl FnOnce(&mut Regions)) {
@@ -239,6 +255,9 @@ impl DoubleWrite {
                 return Ok(place);
             }
             if self.regions.borrow().are_all_kept() {
+                if self.grow(&buffer.executor).await {
+                    continue;
+                }
                 let first = self.failure.borrow().as_ref().map_or_else(String::new, Error::to_string);
                 let message = format!("{first}; now too many pages are not in their places: open the database again");
                 return Err(Error::Input(Fault::new(FaultKind::Device, message)));
@@ -278,7 +297,7 @@ impl DoubleWrite {
         }
     }
 
-    /// Adds a region, because devices that do not answer keep all there are. False if there is no room for one.
+    /// Adds a region, because devices that do not answer or fail keep all there are. False if there is no room for one.
     async fn grow(&self, executor: &Executor) -> bool {
         let count = self.regions.borrow().count() + 1;
         if count > REGIONS_MAX {

@@ -173,7 +173,7 @@ impl Buffer {
 fn source_in(levels: &Levels, turn: &Fetching) -> Option<Source> {
     levels.from_top().find_map(|tiers| {
         let tier = tiers.source_of(turn.page())?;
-        let is_passed = tier == Tier::Cache && turn.is_past_cache() && !tiers.is_pending(turn.page());
+        let is_passed = tier == Tier::Cache && turn.is_past_cache() && tiers.may_be_passed(turn.page());
         (!is_passed).then(|| Source { tiers: Rc::clone(tiers), tier })
     })
 }

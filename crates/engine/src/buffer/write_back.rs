@@ -1,6 +1,6 @@
 //! Writing dirty pages back: copy, make the log durable, stage against tearing, write in place.
 
-use super::{Buffer, PageSpace};
+use super::{Buffer, DoubleWrite, PageSpace};
 use crate::log::Log;
 use crate::page_store::Transfer;
 use crate::second_level::SILENCE_NS;
@@ -60,6 +60,8 @@ struct BatchProgress {
     /// Whether one has ended since that was looked at.
     has_progress: Cell<bool>,
     error: RefCell<Option<Error>>,
+    /// The pages whose writes have failed.
+    failed: RefCell<Vec<PageId>>,
     finished: WaitQueue,
 }
 
@@ -219,9 +221,9 @@ impl Buffer {
             }
             _ => None,
         };
-        let result = self.write_in_place(runs).await;
+        let (result, failed) = self.write_in_place(runs).await;
         if let (Some(area), Some(region)) = (&self.double_write, region) {
-            area.finish(self, region, &result);
+            area.finish(self, region, (&result, &failed));
         }
         absorbed.and(result)
     }
@@ -244,7 +246,8 @@ impl Buffer {
         Err(error)
     }
 
-    async fn write_in_place(self: &Rc<Self>, runs: Vec<PageRun>) -> Result<()> {
+    /// The first error, and which pages were not written.
+    async fn write_in_place(self: &Rc<Self>, runs: Vec<PageRun>) -> (Result<()>, Vec<PageId>) {
         let batch = Rc::new(BatchProgress::default());
         let mut starting = pin!(self.start_writes(&batch, runs));
         while self.executor.within(SILENCE_NS, starting.as_mut()).await.is_none() {
@@ -253,7 +256,7 @@ impl Buffer {
         while batch.under_way.get() > 0 {
             batch.finished.wait(&self.executor).await;
         }
-        batch.error.take().map_or(Ok(()), Err)
+        (batch.error.take().map_or(Ok(()), Err), batch.failed.take())
     }
 
     /// Starts all writes of a batch, as far as others have ended.
@@ -282,7 +285,7 @@ impl Buffer {
         self.silence.begin(space.partition(), self.executor.now());
         let length = run.frames.len() * self.settings.page_size;
         let transfer = Transfer { first: run.first, buffer: run.bytes, length, access };
-        let (this, batch, frames) = (Rc::clone(self), Rc::clone(batch), run.frames);
+        let (this, batch, first, frames) = (Rc::clone(self), Rc::clone(batch), run.first, run.frames);
         let partition = space.partition();
         let then = move |completion: Completion| {
             this.silence.end(partition, this.executor.now());
@@ -290,6 +293,10 @@ impl Buffer {
             this.end_write(&frames, bytes, completion.result.is_ok());
             if let Err(fault) = completion.result {
                 batch.error.borrow_mut().get_or_insert(Error::Input(fault));
+                batch
+                    .failed
+                    .borrow_mut()
+                    .extend((first.number..).take(frames.len()).map(|number| PageId { number, ..first }));
             }
             batch.end_one();
             batch.finished.wake_all(&this.executor);
@@ -316,12 +323,25 @@ impl Buffer {
     }
 
     /// Writes every page back whose changes begin before `lsn`, in the order of the files. `cleans`: also those that only a
-    /// cache has, if its design wants that. What fails on one level keeps nothing on another one from being written.
+    /// cache has, if its design wants that. What fails on one level keeps nothing on another one from being written, and what a cache
+    /// cannot give back is written from main memory, as far as that has it.
     ///
     /// # Errors
     /// The first error. What was not written counts as before in [`Buffer::recovery_lsn`].
     pub async fn write_back_before(self: &Rc<Self>, lsn: Lsn, cleans: bool) -> Result<()> {
-        let mut result = self.write_frames_before(lsn).await;
+        let written = self.write_frames_before(lsn).await;
+        let drained = self.drain_before(lsn, cleans).await;
+        let is_anew = || self.pool.borrow().recovery_lsn().is_some_and(|oldest| oldest < lsn);
+        if written.is_err() || drained.is_ok() || !is_anew() {
+            return written.and(drained);
+        }
+        self.write_frames_before(lsn).await?;
+        self.drain_before(lsn, cleans).await
+    }
+
+    /// Waits until the pages' own devices have what the levels below have alone, as far as it is old, or they are to be clean.
+    async fn drain_before(self: &Rc<Self>, lsn: Lsn, cleans: bool) -> Result<()> {
+        let mut result = Ok(());
         // What the upper cache has may come to what is below it, which is asked afterwards.
         for level in [Buffer::upper_cache, Buffer::tiers] {
             if let Some(tiers) = level(self) {
@@ -333,12 +353,23 @@ impl Buffer {
         result
     }
 
-    /// The same of main memory. Ends at the first error: each page whose write has failed keeps room in the double-write area.
+    /// Writes every page of main memory back whose changes begin before `lsn`. A page that cannot be written keeps others of its partition
+    /// from it only where too much of the double-write area keeps such pages.
     async fn write_frames_before(self: &Rc<Self>, lsn: Lsn) -> Result<()> {
-        let old = self.pool.borrow().dirty_before(lsn);
+        let (old, mut result) = (self.pool.borrow().dirty_before(lsn), Ok(()));
+        let mut failing: Vec<PartitionId> = Vec::new();
         for frames in old.chunks(self.checkpoint_batch()) {
-            self.write_back(frames.to_vec()).await?;
+            let is_short = self.double_write.as_ref().is_some_and(DoubleWrite::is_short);
+            let partition = |frame: &u32| self.pool.borrow().page_of(*frame).partition;
+            let waits = |frame: &u32| is_short && failing.contains(&partition(frame));
+            let frames: Vec<u32> = frames.iter().copied().filter(|frame| !waits(frame)).collect();
+            if let Err(error) = self.write_back(frames.clone()).await {
+                let left = frames.into_iter().filter(|frame| self.pool.borrow().is_dirty(*frame));
+                failing.extend(left.map(|frame| partition(&frame)));
+                result = result.and(Err(error));
+            }
         }
+        result?;
         while self.pool.borrow().recovery_lsn().is_some_and(|oldest| oldest < lsn) {
             let old = self.pool.borrow().dirty_before(lsn);
             if old.is_empty() {

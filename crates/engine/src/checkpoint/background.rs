@@ -18,6 +18,7 @@ const REST_NS_MAX: u64 = base::time::SECOND_NS;
 pub(crate) fn start(engine: &Rc<Engine>) {
     let (end, checkpointer) = (engine.core.log.end(), &engine.checkpointer);
     checkpointer.last_begin.set(end);
+    checkpointer.last_success.set(end);
     let swept = engine.catalog.superblock.borrow().backup.as_ref().map(|backup| Lsn(backup.begin));
     checkpointer.swept.set(swept.unwrap_or(end));
     start_paging(engine);
@@ -53,7 +54,7 @@ fn start_paging(engine: &Rc<Engine>) {
             if engine.core.closing.get() {
                 return;
             }
-            let began = engine.checkpointer.last_begin.get();
+            let began = engine.checkpointer.last_success.get();
             let is_needed = || engine.core.log.is_crowded() && !is_log_held(&engine.core.log, &engine.transactions);
             let is_due = is_due(&engine.core, engine.checkpointer.policy, began, last);
             let has_failed = engine.checkpointer.has_restart_failed.get();

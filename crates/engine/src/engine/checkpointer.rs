@@ -28,6 +28,10 @@ pub(crate) struct Checkpointer {
     pub sweep: SweepSettings,
     /// The end of the log when the last checkpoint began: pages dirty since before it are old.
     pub last_begin: Cell<Lsn>,
+    /// The same of the last one that has not failed: the next one is due behind that.
+    pub last_success: Cell<Lsn>,
+    /// Where the last checkpoint of this opening has redo begin.
+    pub redo_start: Cell<Lsn>,
     /// Whether the last checkpoint was that of an opening which has left what it has redone to the next one.
     pub is_put_off: Cell<bool>,
     /// Whether that of the opening has failed, and none has done since what it was for.
@@ -65,6 +69,8 @@ impl Checkpointer {
             policy,
             sweep,
             last_begin: Cell::new(Lsn::ZERO),
+            last_success: Cell::new(Lsn::ZERO),
+            redo_start: Cell::new(Lsn::ZERO),
             is_put_off: Cell::new(false),
             has_restart_failed: Cell::new(false),
             swept: Cell::new(Lsn::ZERO),

@@ -64,6 +64,8 @@ pub(super) enum SetStep {
 struct Choice {
     /// A piece ends with the record that gives it this number of pages.
     pages_max: usize,
+    /// Pages have what was changed before.
+    redo_start: Lsn,
     /// Where the sweep began whose backup was loaded.
     begin: Lsn,
     /// As planted: changes are replayed twice, changes that the backup has are replayed, calls are not.
@@ -133,15 +135,17 @@ impl LogBatch {
         self.records[number].0
     }
 
-    /// Begins to decode it beside the engine's thread, for sets whose backup's sweep began at `begin`.
+    /// Begins to decode it beside the engine's thread, for pages that have what was changed before `redo_start`, and for sets whose
+    /// backup's sweep began at `begin`.
     pub(super) fn decoded(
         self,
         executor: &Executor,
-        begin: Lsn,
+        (redo_start, begin): (Lsn, Lsn),
         pages_max: usize,
     ) -> JoinHandle<Result<Result<DecodedBatch>, Fault>> {
         let choice = Choice {
             pages_max,
+            redo_start,
             begin,
             again: canary::is_planted(Canary::RepeatedAction),
             blindly: canary::is_planted(Canary::IgnoredInclusion),
@@ -157,7 +161,7 @@ impl LogBatch {
         let (mut last, mut piece) = (TransactionId::default(), PageChanges::default());
         let (mut sets, mut sorted) = (Vec::new(), SortedChanges::default());
         for number in 0..self.records.len() {
-            let (_, end, record) = self.record(number)?;
+            let (start, end, record) = self.record(number)?;
             last = last.max(record.transaction);
             match record.body {
                 Body::Commit { chains: [], .. } | Body::SweptCommit { chains: [], .. } | Body::Call { .. }
@@ -167,7 +171,9 @@ impl LogBatch {
                 }
                 _ => noted.push((number, record.transaction)),
             }
-            if piece.add(number, &record) && piece.pages.len() >= choice.pages_max {
+            // What the log has before is there for sets: the next sweep gives it up, while redo of pages may be left yet.
+            let is_redone = start >= choice.redo_start;
+            if is_redone && piece.add(number, &record) && piece.pages.len() >= choice.pages_max {
                 pieces.push(std::mem::take(&mut piece));
             }
             if end <= choice.begin {

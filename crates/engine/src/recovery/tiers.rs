@@ -213,6 +213,13 @@ async fn open_table(
         old.record.kind == Kind::Cache && cache.is_some_and(|cache| cache.table && cache.suits(&old.record))
     };
     let (Some(position), Some(old)) = (stated.table, found.iter().find(suits)) else { return Ok(None) };
+    // Copies that a program which was killed has left may not be durable, and redo goes on from them while their pages' own places are written.
+    if !canary::is_planted(Canary::UnsyncedSlots) {
+        let synced = old.limit.answered(executor, executor.perform(Op::Sync { file: old.file })).await;
+        if synced.is_none_or(|completion| completion.result.is_err()) {
+            return Ok(None);
+        }
+    }
     let opened = SlotTable::open(executor, old.device, (old.record.capacity as u32, stated.opening), position);
     let is_bad = |error: &Error| is_of_device(error);
     let Some(opened) = old.limit.answered(executor, opened).await else { return Ok(None) };

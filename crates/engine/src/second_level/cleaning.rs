@@ -94,10 +94,10 @@ impl Tiers {
         for ((read, slot), page) in reads.into_iter().zip(group).zip(pages) {
             match read.join().await {
                 Ok(bytes) => run.push(ReadBack { slot, page, bytes }),
-                Err(error) => {
+                Err(failed) => {
                     // What cannot be read back parts those before it from those behind it.
                     self.write_run(&host, std::mem::take(&mut run)).await;
-                    self.end_cleaning(&host, (slot, page), Err(Undestaged::unreadable(error)));
+                    self.end_cleaning(&host, (slot, page), Err(failed));
                 }
             }
         }

@@ -20,19 +20,24 @@ pub(super) struct Undestaged {
     pub(super) error: Error,
     /// The copy, if memory holds it.
     pub(super) copy: Option<Frame>,
-    /// Whether it could not even be read back.
-    pub(super) is_unreadable: bool,
+    /// How far it came.
+    end: DestageEnd,
 }
 
 impl Undestaged {
     /// Its slot could not be read.
-    pub(super) fn unreadable(error: Error) -> Undestaged {
-        Undestaged { error, copy: None, is_unreadable: true }
+    fn unreadable(error: Error) -> Undestaged {
+        Undestaged { error, copy: None, end: DestageEnd::Unreadable }
+    }
+
+    /// There was no memory to read it into.
+    fn without_memory(error: Error) -> Undestaged {
+        Undestaged { error, copy: None, end: DestageEnd::NotBegun }
     }
 
     /// The write to its own place failed.
     pub(super) fn unwritten(fault: Fault, copy: Option<Frame>) -> Undestaged {
-        Undestaged { error: Error::Input(fault), copy, is_unreadable: false }
+        Undestaged { error: Error::Input(fault), copy, end: DestageEnd::Failed }
     }
 }
 
@@ -65,7 +70,7 @@ impl Tiers {
         let was_kept = copy.is_some();
         let bytes = match copy {
             Some(bytes) => bytes,
-            None => self.read_back(&**host, slot).await.map_err(Undestaged::unreadable)?,
+            None => self.read_back(&**host, slot).await?,
         };
         let page = header::id(&bytes);
         let length = bytes.len();
@@ -82,21 +87,25 @@ impl Tiers {
     }
 
     /// Reads a copy that only its slot has.
-    pub(super) async fn read_back(self: &Rc<Self>, host: &dyn Host, slot: u32) -> Result<Frame> {
+    pub(super) async fn read_back(
+        self: &Rc<Self>,
+        host: &dyn Host,
+        slot: u32,
+    ) -> std::result::Result<Frame, Undestaged> {
         let ((tier, number), page) = {
             let slots = self.slots.borrow();
             (slots.place(slot), slots.page_of(slot))
         };
         let file = self.file(tier);
         let access = file.access(&self.executor).await;
-        let buffer = host.copy_buffer()?;
+        let buffer = host.copy_buffer().map_err(Undestaged::without_memory)?;
         let (offset, length) = (file.offset(number), buffer.len() as u32);
         let (op, executor) = (Op::Read { file: file.file, offset, length, buffer, access }, self.executor.clone());
         let read = async move { executor.perform(op).await };
         file.begin();
         let completion = if tier == Tier::Cache { self.answered(read).await } else { Ok(read.await) };
         file.end();
-        let completion = completion?;
+        let completion = completion.map_err(Undestaged::unreadable)?;
         if tier == Tier::Cache {
             self.note_result(&completion, Some(slot));
         }
@@ -115,12 +124,11 @@ impl Tiers {
         };
         host.return_copy(bytes);
         add(&file.statistics.damaged, 1);
-        result.map_err(|detail| Error::DamagedPage {
-            page,
-            file: file.kind.file_name().to_owned(),
-            detail: format!(
+        result.map_err(|detail| {
+            let detail = format!(
                 "only slot {number} has its latest changes, and {detail}; a restart makes them again from the log"
-            ),
+            );
+            Undestaged::unreadable(Error::DamagedPage { page, file: file.kind.file_name().to_owned(), detail })
         })
     }
 
@@ -132,9 +140,11 @@ impl Tiers {
     ) {
         let (end, error, copy) = match result {
             Ok(copy) => (DestageEnd::Written, None, copy),
-            Err(Undestaged { error, copy, is_unreadable: true }) => (DestageEnd::Unreadable, Some(error), copy),
-            Err(Undestaged { error, copy, .. }) => (DestageEnd::Failed, Some(error), copy),
+            Err(Undestaged { error, copy, end }) => (end, Some(error), copy),
         };
+        if end == DestageEnd::Unreadable {
+            self.note_read_in_vain(slot);
+        }
         let next = self.slots.borrow_mut().destaged(slot, end);
         let is_given_up = error.is_some() && {
             let mut slots = self.slots.borrow_mut();
@@ -164,6 +174,14 @@ impl Tiers {
         // A newer copy that had to wait for this one may be cleaned now.
         self.clean_excess();
         host.destage_ended();
+    }
+
+    /// A slot could not be read, or has not what was written there. Of what only the table of an earlier opening says that is no wonder.
+    pub(super) fn note_read_in_vain(&self, slot: u32) {
+        let mut slots = self.slots.borrow_mut();
+        if !slots.is_unverified(slot) {
+            slots.note_read_in_vain(slot);
+        }
     }
 
     /// Waits until the page's own device has its newest copy. One that failed before is tried once more.
@@ -299,11 +317,8 @@ impl Tiers {
     /// As [`Tiers::await_destage`]; the older version is where it was.
     pub async fn make_way(self: &Rc<Self>, page: PageId) -> Result<Option<Lsn>> {
         loop {
-            let pending_destage = self.slots.borrow().pending_destage(page);
-            if let Some((slot, pending)) = pending_destage
-                && pending != PendingDestage::UnderWay
-                && !self.slots.borrow().is_needed(slot)
-            {
+            let unneeded = self.slots.borrow().unneeded(page);
+            if let Some(slot) = unneeded {
                 if self.slots.borrow().follows(slot) {
                     self.destages_ended.wait(&self.executor).await;
                     continue;
@@ -311,7 +326,11 @@ impl Tiers {
                 self.forget_copy(slot);
                 return Ok(Some(self.slots.borrow_mut().supersede(slot)));
             }
-            self.await_destage(page).await?;
+            match self.await_destage(page).await {
+                // It could not even be read back: what was needed of it is lost.
+                Err(_) if self.slots.borrow().unneeded(page).is_some() => continue,
+                destaged => destaged?,
+            }
             if !canary::is_planted(Canary::StaleCopy) {
                 self.forget(page);
             }

@@ -342,8 +342,9 @@ impl Tiers {
         let is_inclusive = self.policy.borrow().is_inclusive() || self.is_in_redo(page);
         let is_exclusive = !is_inclusive && !canary::is_planted(Canary::HeldTwice);
         let leaves = !is_sound || self.is_lost() || is_exclusive;
-        if is_sound {
-            self.slots.borrow_mut().note_verified(slot);
+        match is_sound {
+            true => self.slots.borrow_mut().note_verified(slot),
+            false => self.note_read_in_vain(slot),
         }
         self.slots.borrow_mut().end_read(slot, leaves);
         if !is_sound {

@@ -50,15 +50,17 @@ enum SlotState {
     Waiting,
     /// Newer than on the page's own device, and being written there.
     Destaging,
-    /// Newer than on the page's own device; the write there failed, and may have torn the page.
+    /// Newer than on the page's own device; the write there failed, or there was no memory for it.
     Failed,
     /// Newer than on the page's own device; it could not be read back to be written there.
     Unreadable,
+    /// Nothing is there, and nothing comes there any more: what was could not be read.
+    Unusable,
 }
 
 impl SlotState {
     fn is_pending(self) -> bool {
-        !matches!(self, SlotState::Free | SlotState::Filling | SlotState::Kept)
+        !matches!(self, SlotState::Free | SlotState::Filling | SlotState::Kept | SlotState::Unusable)
     }
 
     /// Whether the slot, or the page's own place, is being written, or is about to be.
@@ -86,6 +88,8 @@ struct Slot {
     /// Whether the copy counts as cached: it stands in the replacement order.
     listed: bool,
     reading: bool,
+    /// Whether it was read in vain. A slot that takes writes and gives nothing back would take one page after another.
+    read_in_vain: bool,
     /// Of a pending copy: redo of its page begins no earlier. While the copy is pending it changes by [`Slots::extend_redo`] alone.
     recovery_lsn: Lsn,
     /// A newer version, whose write waits for the end of this one's.
@@ -147,6 +151,8 @@ pub struct Slots {
     free: [FreeSlots; 2],
     /// Slots whose writes have failed, the latest at the end: while they are free, others are taken before them.
     bad: VecDeque<u32>,
+    /// How many slots of the cache nothing comes to any more.
+    unusable: u32,
     newest: PageTable,
     order: Box<dyn Replacement>,
     /// Those whose copies are newer than on their pages' own devices.
@@ -179,6 +185,7 @@ impl Slots {
             home_unsure: false,
             listed: false,
             reading: false,
+            read_in_vain: false,
             recovery_lsn: Lsn::MAX,
             newer: None,
             older: None,
@@ -190,6 +197,7 @@ impl Slots {
             cache,
             free: [FreeSlots::new(0..cache), FreeSlots::new(cache..count)],
             bad: VecDeque::new(),
+            unusable: 0,
             newest: PageTable::default(),
             order,
             pending: PendingSlots::default(),
@@ -278,7 +286,12 @@ impl Slots {
                 return Room::Dirty(self.slots[slot as usize].page);
             }
             Some((_, SlotState::Free)) => {}
-            Some((slot, _)) => self.empty(slot),
+            Some((slot, _)) => {
+                self.empty(slot);
+                if self.slots[slot as usize].state == SlotState::Unusable {
+                    return self.take(tier, page, policy);
+                }
+            }
             None if is_circular => return policy.next_group(self.cache).map_or(Room::None, Room::Group),
             None => {}
         }
@@ -373,6 +386,11 @@ impl Slots {
         self.bad.push_back(slot);
     }
 
+    /// A slot could not be read, or gave back what was not written there: nothing else is to come there.
+    pub fn note_read_in_vain(&mut self, slot: u32) {
+        self.slots[slot as usize].read_in_vain = true;
+    }
+
     fn fill(&mut self, slot: u32, page: PageId, state: SlotState, listed: bool) {
         assert_eq!(self.slots[slot as usize].state, SlotState::Filling, "only a taken slot is filled");
         self.slots[slot as usize].page = page;
@@ -400,7 +418,8 @@ impl Slots {
     /// Nothing is in the slot any more.
     fn empty(&mut self, slot: u32) {
         self.unlist(slot);
-        self.set_state(slot, SlotState::Free);
+        let is_usable = !self.slots[slot as usize].read_in_vain;
+        self.set_state(slot, if is_usable { SlotState::Free } else { SlotState::Unusable });
         let entry = &mut self.slots[slot as usize];
         let page = std::mem::replace(&mut entry.page, NO_PAGE);
         (entry.newer, entry.older, entry.recovery_lsn) = (None, None, Lsn::MAX);
@@ -408,7 +427,10 @@ impl Slots {
         if page != NO_PAGE && self.newest.get(page) == Some(slot) {
             self.newest.remove(page);
         }
-        self.add_free(slot);
+        match is_usable {
+            true => self.add_free(slot),
+            false => self.unusable += u32::from(slot < self.cache),
+        }
         if page != NO_PAGE {
             self.note_change(slot);
         }

@@ -257,7 +257,7 @@ impl World {
                 self.torn.remove(&number);
             }
             DestageEnd::Failed => _ = self.torn.insert(number),
-            DestageEnd::Unreadable => {}
+            DestageEnd::Unreadable | DestageEnd::NotBegun => {}
         }
         if let Some(next) = slots.destaged(slot, end) {
             self.start(slots, next);
@@ -327,6 +327,7 @@ fn no_copy_is_lost_while_its_write_is_under_way() {
                     // Memory has what is written at once.
                     1 if dirty == 0.0 => DestageEnd::Failed,
                     1 => DestageEnd::Unreadable,
+                    2 => DestageEnd::NotBegun,
                     _ => DestageEnd::Written,
                 };
                 failures += u32::from(end != DestageEnd::Written);

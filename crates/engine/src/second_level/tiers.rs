@@ -19,6 +19,7 @@ use executor::{Executor, Turn, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
+use structures::canary::{self, Canary};
 
 /// The tiers between main memory and the partitions' own devices.
 pub struct Tiers {
@@ -197,7 +198,8 @@ impl Tiers {
     /// The changes of one page are made that redo has left, until what this returns is dropped. They begin there: the log may have been
     /// given up as far as that.
     pub fn begin_page_redo(self: &Rc<Self>, since: Lsn) -> PageRedo {
-        let from = since.max(self.replaying_from.get().unwrap_or(Lsn::ZERO));
+        let began = self.replaying_from.get().unwrap_or(Lsn::ZERO);
+        let from = if canary::is_planted(Canary::LongGoneRedo) { began } else { since.max(began) };
         PageRedo { before: self.redoing_from.replace(Some(from)), tiers: Rc::clone(self) }
     }
 
@@ -294,14 +296,20 @@ impl Tiers {
     }
 
     /// The tier that this page is to be read from: one that has a copy, unless that is the cache, which is busy, and the page's
-    /// own device has the same version. During redo it may have a newer one, of which the cache's table did not hear; so redo
-    /// looks at every copy that it finds stated there.
+    /// own device does as well.
     pub fn source_of(&self, page: PageId) -> Option<Tier> {
-        let is_busy = || self.is_throttled() && !self.is_in_redo(page);
         let is_off = |tier: Tier| self.is_closed.get() || (tier == Tier::Cache && self.is_given_up.get());
-        let is_avoided = |tier: Tier| is_off(tier) || (tier == Tier::Cache && is_busy());
-        let is_passed = |tier: &Tier| is_avoided(*tier) && !self.is_pending(page);
+        let is_passed = |tier: &Tier| match is_off(*tier) {
+            true => !self.is_pending(page),
+            false => *tier == Tier::Cache && self.is_throttled() && self.may_be_passed(page),
+        };
         self.tier_of(page).filter(|tier| !is_passed(tier))
+    }
+
+    /// Whether a page that the cache has may be read from its own device instead: that has the same version. During redo it may have a newer
+    /// one, of which the cache's table did not hear; so redo looks at every copy that it finds stated there.
+    pub fn may_be_passed(&self, page: PageId) -> bool {
+        !self.is_pending(page) && (!self.is_in_redo(page) || canary::is_planted(Canary::PassedRedo))
     }
 
     /// The tier that has a copy of this page.

@@ -2,12 +2,14 @@
 // for it: no cleaner runs, and no checkpoint.
 
 use base::PageId;
+use driver::Op;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::design::{CachePolicy, Contents, Decision, Leaving};
 use entresol_engine::second_level::{self, CacheSettings, Design};
 use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings, buffer, checkpoint, log};
 use executor::Executor;
 use std::collections::BTreeSet;
+use structures::page::header;
 
 /// A cache of `pages` pages that outlives a power cut.
 pub fn cache(design: Design, pages: u32) -> CacheSettings {
@@ -49,6 +51,12 @@ pub async fn create(executor: &Executor, settings: Settings, objects: u64) -> Da
     let organization = Organization::Direct { objects, blocking_factor: 1, record_size: 100 };
     database.create_partition(PartitionSpec::new("objects", organization, Locking::Page)).await.expect("creates");
     database
+}
+
+/// Whether this writes a page to its own place, by itself, or to a slot of a cache that begins as far from that file's beginning.
+pub fn goes_home(op: &Op, page: PageId) -> bool {
+    let at = u64::from(page.number) * 1024;
+    matches!(op, Op::Write { offset, buffer, durable: false, .. } if *offset == at && header::id(buffer) == page)
 }
 
 /// Gives these objects this value, each in a transaction of its own.

@@ -3,7 +3,8 @@
 
 use base::Instant;
 use driver::{
-    Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, Frame, Halt, Op, Prices, StationReport, Token,
+    Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, FaultKind, Frame, Halt, Op, Prices, StationReport,
+    Token,
 };
 use executor::{Executor, Order};
 use std::cell::{Cell, RefCell};
@@ -19,7 +20,7 @@ type Refused = Option<Box<dyn Fn(&Op) -> bool>>;
 
 /// Has an operation held back, or all that runs.
 #[derive(Clone, Default)]
-pub struct Holder(Rc<RefCell<Wanted>>, Rc<Cell<u64>>, Rc<RefCell<Refused>>);
+pub struct Holder(Rc<RefCell<Wanted>>, Rc<Cell<u64>>, Rc<RefCell<Refused>>, Rc<Cell<bool>>);
 
 impl Holder {
     /// The first operation from now on of which this is true happens at this moment.
@@ -30,6 +31,11 @@ impl Holder {
     /// From now on each operation fails of which this is true, on a machine of [`refusing`].
     pub fn refuse(&self, is_meant: impl Fn(&Op) -> bool + 'static) {
         self.2.replace(Some(Box::new(is_meant)));
+    }
+
+    /// From now on there is no more memory for frames, or there is again.
+    pub fn starve(&self, is_starving: bool) {
+        self.3.set(is_starving);
     }
 
     /// The process and its devices stand still, and their clock goes on, as where a laptop sleeps.
@@ -79,6 +85,9 @@ impl Driver for HoldingDriver {
     }
 
     fn frames(&mut self, count: usize, size: usize) -> Result<Vec<Frame>, Fault> {
+        if self.wanted.3.get() {
+            return Err(Fault::new(FaultKind::NoMemory, "no memory (injected)"));
+        }
         self.driver.frames(count, size)
     }
 

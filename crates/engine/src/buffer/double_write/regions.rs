@@ -1,8 +1,9 @@
 //! Which regions of the double-write area hold copies that are still needed: plain bookkeeping.
 
-use base::PartitionId;
+use base::{PageId, PartitionId};
+use structures::canary::{self, Canary};
 
-/// How many regions the area has, unless devices that do not answer keep some of them.
+/// How many regions the area has, unless devices that do not answer or fail keep some of them.
 pub(super) const REGIONS: usize = 4;
 
 /// How many it has at most.
@@ -18,7 +19,8 @@ enum State {
     Busy,
     /// All are written, not yet durable.
     Written,
-    /// At least one could not be written and may be torn in place: these copies are kept until the database is opened again.
+    /// At least one could not be written and may be torn in place: these copies are kept until later ones of all such pages are
+    /// staged elsewhere, or the database is opened again.
     Kept,
     /// They are being made durable.
     Syncing,
@@ -31,15 +33,15 @@ struct Region {
     state: State,
     /// Calls whose pages are not all written in place.
     writers: u32,
-    /// Whether one of them failed.
-    has_failed: bool,
+    /// Pages that could not be written in place, and of which no later copy is staged.
+    failed: Vec<PageId>,
     /// Whose pages are staged here.
     partitions: Vec<PartitionId>,
 }
 
 impl Region {
     fn new(state: State) -> Region {
-        Region { state, writers: 0, has_failed: false, partitions: Vec::new() }
+        Region { state, writers: 0, failed: Vec::new(), partitions: Vec::new() }
     }
 }
 
@@ -103,12 +105,30 @@ impl Regions {
         Some(free)
     }
 
-    /// One call's pages were written in place, or at least one failed to be.
-    pub(super) fn finish(&mut self, region: usize, written: bool) {
+    /// How many have pages that could not be written in place.
+    pub(super) fn failed_count(&self) -> usize {
+        self.regions.iter().filter(|region| !region.failed.is_empty()).count()
+    }
+
+    /// Copies of these pages were staged just now, and are durable: earlier ones are needed no more.
+    pub(super) fn staged(&mut self, pages: impl Iterator<Item = PageId>) {
+        let pages: Vec<PageId> = pages.collect();
+        for region in &mut self.regions {
+            region.failed.retain(|page| !pages.contains(page));
+            if region.state == State::Kept && region.failed.is_empty() {
+                region.state = State::Written;
+            }
+        }
+    }
+
+    /// One call's pages were written in place, but for those that failed to be.
+    pub(super) fn finish(&mut self, region: usize, failed: &[PageId]) {
         let this = &mut self.regions[region];
         debug_assert_eq!(this.state, State::Busy);
         this.writers = this.writers.checked_sub(1).expect("each call finishes once");
-        this.has_failed |= !written;
+        if !canary::is_planted(Canary::DroppedCopy) {
+            this.failed.extend(failed);
+        }
         if self.present.is_none_or(|(present, _)| present != region) {
             self.end_staging(region);
         }
@@ -118,7 +138,7 @@ impl Regions {
     fn end_staging(&mut self, region: usize) {
         let this = &mut self.regions[region];
         if this.writers == 0 {
-            this.state = if this.has_failed { State::Kept } else { State::Written };
+            this.state = if this.failed.is_empty() { State::Written } else { State::Kept };
         }
     }
 
@@ -128,13 +148,13 @@ impl Regions {
         count(State::Written) > 0 && count(State::Syncing) == 0 && count(State::Free) <= FREE_MIN
     }
 
-    /// Whether one is free, or can be made free; or none will ever be.
+    /// Whether one is free, or can be made free; or none will be.
     pub(super) fn have_room(&self) -> bool {
         let is_room = |region: &Region| matches!(region.state, State::Free | State::Written);
         self.regions.iter().any(is_room) || self.are_all_kept()
     }
 
-    /// Whether none will ever become free.
+    /// Whether none will become free: a later copy of a page that could not be written has no place.
     pub(super) fn are_all_kept(&self) -> bool {
         self.regions.iter().all(|region| region.state == State::Kept)
     }
@@ -166,28 +186,41 @@ impl Regions {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::collections::BTreeSet;
 
     const PAGES: usize = 8;
 
-    /// What one write has staged, as a list of the pages would have it.
+    /// What one write stages, as a list of the pages would have it.
     struct Staged {
         region: usize,
-        pages: std::ops::Range<usize>,
-        partition: PartitionId,
+        places: std::ops::Range<usize>,
+        pages: Vec<PageId>,
+        /// Calls that bring pages by turns, and how many of them have not ended.
+        calls: u32,
         writers: u32,
-        has_failed: bool,
+        /// Whether the copies are durable here.
+        is_staged: bool,
+        /// What was not written in place, and was not staged again since.
+        failed: BTreeSet<PageId>,
         is_durable: bool,
     }
 
     impl Staged {
         fn is_needed(&self) -> bool {
-            self.has_failed || !self.is_durable
+            self.writers > 0 || !self.failed.is_empty() || !self.is_durable
+        }
+
+        /// The pages of the call that ends next.
+        fn of_next_call(&self) -> Vec<PageId> {
+            let nth = self.calls - self.writers;
+            self.pages.iter().copied().skip(nth as usize).step_by(self.calls as usize).collect()
         }
     }
 
     #[derive(Clone, Copy, Debug)]
     enum Step {
-        Take { pages: usize, writers: u32, partition: u16 },
+        Take { first: u32, pages: usize, writers: u32, partition: u16 },
+        Stage { nth: usize },
         Finish { nth: usize, written: bool },
         BeginSync,
         SyncIsLate { nth: usize },
@@ -197,9 +230,10 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            4 => (1..=PAGES, 1..4u32, 0..4u16)
-                .prop_map(|(pages, writers, partition)| Step::Take { pages, writers, partition }),
-            8 => (0..64usize, prop::bool::weighted(0.98)).prop_map(|(nth, written)| Step::Finish { nth, written }),
+            4 => (0..24u32, 1..=PAGES, 1..4u32, 0..4u16)
+                .prop_map(|(first, pages, writers, partition)| Step::Take { first, pages, writers, partition }),
+            4 => (0..64usize).prop_map(|nth| Step::Stage { nth }),
+            8 => (0..64usize, prop::bool::weighted(0.9)).prop_map(|(nth, written)| Step::Finish { nth, written }),
             2 => Just(Step::BeginSync),
             1 => (0..64usize).prop_map(|nth| Step::SyncIsLate { nth }),
             4 => (0..64usize, prop::bool::weighted(0.9)).prop_map(|(nth, durable)| Step::EndSync { nth, durable }),
@@ -208,8 +242,8 @@ mod tests {
     }
 
     proptest! {
-        /// No copy is overwritten before its page is durable in place, nor is any other of its block, and room is refused only
-        /// where it is needed.
+        /// No copy is overwritten before its page is durable in place, or staged again if it could not be written, nor is any other of
+        /// its block, and room is refused only where it is needed.
         #[test]
         fn regions_are_used_as_a_list_of_needed_copies_allows(
             block_pages in prop::sample::select(vec![1, 2, 4, 8]),
@@ -221,39 +255,65 @@ mod tests {
             let (mut syncing, mut late): (Vec<usize>, Vec<usize>) = (Vec::new(), Vec::new());
             for step in steps {
                 match step {
-                    Step::Take { pages, writers, partition } => match regions.take(pages, writers, &[PartitionId(partition)]) {
-                        Some((region, first)) => {
-                            let taken = first..first + pages;
-                            prop_assert!(taken.end <= PAGES);
-                            let overlaps = |other: &Staged| {
-                                other.region == region
-                                    && block(other.pages.start) <= block(taken.end - 1)
-                                    && block(taken.start) <= block(other.pages.end - 1)
-                            };
-                            prop_assert!(!staged.iter().any(|other| other.is_needed() && overlaps(other)));
-                            staged.retain(|other| other.is_needed());
-                            let partition = PartitionId(partition);
-                            let (has_failed, is_durable) = (false, false);
-                            staged.push(Staged { region, pages: taken, partition, writers, has_failed, is_durable });
+                    Step::Take { first, pages, writers, partition } => {
+                        let partition = PartitionId(partition);
+                        // One write of a page is under way at a time.
+                        let is_open = |page: &PageId| staged.iter().any(|one| one.writers > 0 && one.pages.contains(page));
+                        let numbers = (first..).map(|number| PageId::new(partition, number));
+                        let ids: Vec<PageId> = numbers.filter(|page| !is_open(page)).take(pages).collect();
+                        match regions.take(pages, writers, &[partition]) {
+                            Some((region, first)) => {
+                                let places = first..first + pages;
+                                prop_assert!(places.end <= PAGES);
+                                let overlaps = |other: &Staged| {
+                                    other.region == region
+                                        && block(other.places.start) <= block(places.end - 1)
+                                        && block(places.start) <= block(other.places.end - 1)
+                                };
+                                prop_assert!(!staged.iter().any(|other| other.is_needed() && overlaps(other)));
+                                staged.retain(|other| other.is_needed());
+                                staged.push(Staged {
+                                    region,
+                                    places,
+                                    pages: ids,
+                                    calls: writers,
+                                    writers,
+                                    is_staged: false,
+                                    failed: BTreeSet::new(),
+                                    is_durable: false,
+                                });
+                            }
+                            None => {
+                                let is_in_use = |region| staged.iter().any(|one| one.region == region && one.is_needed());
+                                prop_assert!((0..regions.count()).all(is_in_use));
+                            }
                         }
-                        None => {
-                            let is_in_use = |region| staged.iter().any(|one| one.region == region && one.is_needed());
-                            prop_assert!((0..regions.count()).all(is_in_use));
+                    }
+                    Step::Stage { nth } => {
+                        let new: Vec<usize> = (0..staged.len()).filter(|at| !staged[*at].is_staged).collect();
+                        if !new.is_empty() {
+                            let at = new[nth % new.len()];
+                            staged[at].is_staged = true;
+                            let pages = staged[at].pages.clone();
+                            regions.staged(pages.iter().copied());
+                            staged.iter_mut().for_each(|one| one.failed.retain(|page| !pages.contains(page)));
                         }
-                    },
+                    }
                     Step::Finish { nth, written } => {
-                        let mut open: Vec<_> = staged.iter_mut().filter(|one| one.writers > 0).collect();
+                        let mut open: Vec<_> = staged.iter_mut().filter(|one| one.is_staged && one.writers > 0).collect();
                         if !open.is_empty() {
                             let count = open.len();
                             let one = &mut open[nth % count];
+                            let failed = if written { Vec::new() } else { one.of_next_call() };
                             one.writers -= 1;
-                            one.has_failed |= !written;
-                            regions.finish(one.region, written);
+                            one.failed.extend(&failed);
+                            regions.finish(one.region, &failed);
                         }
                     }
                     Step::BeginSync => for (region, partitions) in regions.begin_sync() {
                         for one in staged.iter().filter(|one| one.region == region && one.is_needed()) {
-                            prop_assert!(one.writers == 0 && !one.has_failed && partitions.contains(&one.partition));
+                            prop_assert!(one.writers == 0 && one.failed.is_empty());
+                            prop_assert!(one.pages.iter().all(|page| partitions.contains(&page.partition)));
                         }
                         syncing.push(region);
                     },
@@ -286,7 +346,7 @@ mod tests {
             assert!(!regions.are_scarce(), "after {batch} batches of one page");
             let (region, page) = regions.take(1, 1, &[]).expect("there is room");
             assert_eq!((region, page), (batch / PAGES, batch % PAGES));
-            regions.finish(region, true);
+            regions.finish(region, &[]);
         }
         regions.take(1, 1, &[]).expect("there is room");
         assert!(regions.are_scarce());
@@ -294,16 +354,24 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_was_not_written_keeps_its_region() {
+    fn a_page_that_was_not_written_keeps_its_region_until_it_is_staged_again() {
         let mut regions = Regions::new(PAGES, 1);
-        for _ in 0..REGIONS {
+        let page = |number| PageId::new(PartitionId(1), number);
+        for number in 0..REGIONS as u32 {
             let (region, _) = regions.take(PAGES, 2, &[]).expect("there is room");
-            regions.finish(region, false);
-            regions.finish(region, true);
+            regions.finish(region, &[page(number)]);
+            regions.finish(region, &[]);
         }
         assert!(!regions.are_all_kept(), "the last may be filled further");
         assert_eq!(regions.take(1, 1, &[]), None);
         assert!(regions.are_all_kept());
         assert!(regions.begin_sync().is_empty());
+        regions.add();
+        let (region, _) = regions.take(3, 1, &[]).expect("there is room");
+        regions.staged([page(0), page(2), page(9)].into_iter());
+        let freed: Vec<usize> = regions.begin_sync().into_iter().map(|(region, _)| region).collect();
+        assert_eq!(freed, [0, 2], "of these the fifth has later copies");
+        regions.finish(region, &[page(2)]);
+        assert_eq!(regions.failed_count(), 3);
     }
 }

@@ -45,7 +45,7 @@ impl Slots {
             let entry = &self.slots[slot as usize];
             let page = entry.page;
             match entry.state {
-                SlotState::Free | SlotState::Filling => {}
+                SlotState::Free | SlotState::Filling | SlotState::Unusable => {}
                 SlotState::Dirty if !entry.unverified => dirty.push(page),
                 _ if entry.unverified => _ = self.drop_unverified(page),
                 _ => self.vacate(slot),

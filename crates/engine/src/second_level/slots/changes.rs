@@ -48,8 +48,8 @@ impl Slots {
     /// What a slot holds that may be used: the newest copy of its page.
     pub fn held(&self, slot: u32) -> Option<HeldVersion> {
         let entry = &self.slots[slot as usize];
-        let is_used =
-            !matches!(entry.state, SlotState::Free | SlotState::Filling) && self.newest.get(entry.page) == Some(slot);
+        let is_empty = matches!(entry.state, SlotState::Free | SlotState::Filling | SlotState::Unusable);
+        let is_used = !is_empty && self.newest.get(entry.page) == Some(slot);
         is_used.then_some(HeldVersion { page: entry.page, version: entry.version })
     }
 

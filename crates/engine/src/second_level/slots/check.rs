@@ -41,6 +41,10 @@ impl Slots {
                 return Err(format!("slot {slot} is free and does not stand where it should"));
             }
         }
+        let unusable = self.used().filter(|(number, slot)| *number < self.cache && slot.state == SlotState::Unusable);
+        if unusable.count() != self.unusable as usize {
+            return Err("the count of slots that nothing comes to is off".into());
+        }
         if self.dirty != self.used().filter(|(_, slot)| slot.state == SlotState::Dirty).count() {
             return Err("the count of dirty copies is off".into());
         }
@@ -57,7 +61,7 @@ impl Slots {
         self.turns.check()?;
         for (number, slot) in self.used() {
             let newest = self.newest.get(slot.page) == Some(number);
-            let in_use = !matches!(slot.state, SlotState::Free | SlotState::Filling);
+            let in_use = !matches!(slot.state, SlotState::Free | SlotState::Filling | SlotState::Unusable);
             if in_use && !newest && slot.newer.is_none() {
                 return Err(format!("slot {number} holds {} and nothing leads to it", slot.page));
             }

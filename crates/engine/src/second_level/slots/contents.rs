@@ -21,7 +21,8 @@ pub enum Occupant {
     None,
     /// A copy that may make room for another.
     Idle(Candidate),
-    /// A copy that is being read, or written somewhere, or would have to be written to a device that does not answer.
+    /// A copy that is being read, or written somewhere, or would have to be written to a device that does not answer; or nothing, where
+    /// nothing comes any more.
     Busy,
 }
 
@@ -44,7 +45,7 @@ impl Slots {
         let is_outdated = |slot: &u32| *slot < self.cache && self.slots[*slot as usize].state == SlotState::Kept;
         CacheContents {
             slots: self.cache.into(),
-            used: self.contents().used().into(),
+            used: (self.contents().used() - self.unusable).into(),
             dirty: self.pending().filter(|(number, _)| *number < self.cache).count() as u64,
             outdated: changed.filter_map(|page| self.newest.get(page)).filter(is_outdated).count() as u64,
         }
@@ -61,7 +62,7 @@ impl Contents<'_> {
         self.0.cache
     }
 
-    /// How many slots are not free.
+    /// How many slots are not free. Those count that nothing comes to any more.
     pub fn used(&self) -> u32 {
         self.0.cache - self.0.free[0].count()
     }

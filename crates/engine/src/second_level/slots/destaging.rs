@@ -10,7 +10,7 @@ pub enum PendingDestage {
     Dirty,
     /// It is being written there, or waits for the write of an older version.
     UnderWay,
-    /// Its write there failed.
+    /// Its write there failed, or there was no memory for it.
     Failed,
     /// It could not be read back to be written there: it is of no use.
     Unreadable,
@@ -25,6 +25,8 @@ pub enum DestageEnd {
     Failed,
     /// It did not begin, because the copy could not be read back.
     Unreadable,
+    /// It did not begin for want of memory: nothing is wrong with the copy, or with the page's own place.
+    NotBegun,
 }
 
 impl Slots {
@@ -39,7 +41,7 @@ impl Slots {
             newer_entry.home_unsure = match end {
                 DestageEnd::Written => false,
                 DestageEnd::Failed => true,
-                DestageEnd::Unreadable => newer_entry.home_unsure,
+                DestageEnd::Unreadable | DestageEnd::NotBegun => newer_entry.home_unsure,
             };
             if newer_entry.state == SlotState::Dirty {
                 return None;
@@ -58,6 +60,7 @@ impl Slots {
                 entry.home_unsure = true;
                 self.set_state(slot, SlotState::Failed);
             }
+            DestageEnd::NotBegun => self.set_state(slot, SlotState::Failed),
             DestageEnd::Unreadable => self.set_state(slot, SlotState::Unreadable),
         }
         None
@@ -104,6 +107,12 @@ impl Slots {
         entry.home_unsure && entry.state != SlotState::Unreadable
     }
 
+    /// The slot of a copy of this page that its own device lacks, if nothing is under way for it and it is not needed.
+    pub fn unneeded(&self, page: PageId) -> Option<u32> {
+        let (slot, pending) = self.pending_destage(page)?;
+        (pending != PendingDestage::UnderWay && !self.is_needed(slot)).then_some(slot)
+    }
+
     /// The slot of a copy of this page that its own device lacks, and why it does.
     pub fn pending_destage(&self, page: PageId) -> Option<(u32, PendingDestage)> {
         let slot = self.newest.get(page)?;
@@ -112,7 +121,7 @@ impl Slots {
             SlotState::Waiting | SlotState::Destaging => PendingDestage::UnderWay,
             SlotState::Failed => PendingDestage::Failed,
             SlotState::Unreadable => PendingDestage::Unreadable,
-            SlotState::Free | SlotState::Filling | SlotState::Kept => return None,
+            SlotState::Free | SlotState::Filling | SlotState::Kept | SlotState::Unusable => return None,
         };
         Some((slot, pending_destage))
     }
