@@ -214,6 +214,8 @@ pub struct Incoming {
     observer: Option<Box<dyn Fn(usize)>>,
 }
 
+/// How much a peer may say before it is heard, in bytes, if it is to be noticed that it ends.
+const EARLY_MAX: usize = 16 << 10;
 /// How much memory is kept for messages to come, in bytes.
 const KEPT_MAX: usize = 1 << 20;
 
@@ -258,6 +260,19 @@ impl Incoming {
     pub async fn next<M: DeserializeOwned>(&mut self) -> Result<Option<M>, ChannelError> {
         let frame = self.next_frame().await?;
         Ok(frame.map(decode).transpose()?)
+    }
+
+    /// Waits until the peer has ended, or is lost. What it says meanwhile is kept, but not listened to if it is much.
+    pub async fn hung_up(&mut self) {
+        while self.bytes.len() - self.taken < EARLY_MAX {
+            if !matches!(self.channel.receive(&mut self.bytes).await, Ok(1..)) {
+                return;
+            }
+            if let Some(observer) = &self.observer {
+                observer(self.bytes.capacity());
+            }
+        }
+        std::future::pending().await
     }
 
     /// The frame of the next message, which is paid for; `None` if the peer has ended.

@@ -61,6 +61,8 @@ pub struct Client {
     session: Option<Session>,
     secret: Secret,
     copies: HashMap<PageId, Held, FixedState>,
+    /// Whether one of them has ever been spoiled.
+    has_spoiled: bool,
     /// The pages that each active transaction uses: those that it has locked.
     uses: HashMap<Transaction, BTreeSet<PageId>, FixedState>,
     locks: NodeLocks,
@@ -129,6 +131,11 @@ impl Held {
             was_used: true,
             used: now,
         }
+    }
+
+    /// Whether the server is known to have granted it, or its write lock with it.
+    fn is_granted(&self) -> bool {
+        self.was_here || matches!(self.lock, Lock::Exclusive(_))
     }
 }
 
@@ -461,8 +468,7 @@ impl Client {
         let (is_used, is_committing) = (self.user(copy.page).is_some(), self.commits.has(copy.page));
         let Some((held, leaving)) = self.coming(copy) else { return Failure::default() };
         // A write lock that was not granted before this is not on its way.
-        let is_granted = held.was_here || matches!(held.lock, Lock::Exclusive(_));
-        let is_locked = held.was_here && is_used || is_granted && is_committing;
+        let is_locked = held.was_here && is_used || held.is_granted() && is_committing;
         let (is_called, was_speculative) = (held.is_called, held.is_speculative);
         held.place = Place::Left;
         self.drops.extend(leaving);

@@ -36,7 +36,7 @@ pub use snapshot::{PastAsk, SnapshotAnswer, SnapshotRequest};
 use std::net::SocketAddr;
 
 /// The version of the messages. Nodes of different versions do not talk to each other.
-pub const VERSION: u8 = 19;
+pub const VERSION: u8 = 20;
 /// The bytes before a message: its length and its version.
 pub const HEAD_SIZE: usize = 5;
 /// The longest message, in bytes: a commit of some thousands of pages.

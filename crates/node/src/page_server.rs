@@ -227,7 +227,7 @@ fn check_grants(database: &Database, grants: &Grants) -> engine::Result<()> {
     let names: Vec<&str> = own.map(|partition| partition.name.as_str()).collect();
     match grants.unknown(&names) {
         None => Ok(()),
-        Some((node, name)) => Err(Error::NoPartition(format!("'{name}', which is granted to node '{node}'"))),
+        Some((node, name)) => Err(Error::NoPartition(format!("{name}', which is granted to node '{node}"))),
     }
 }
 

@@ -16,9 +16,12 @@
 //!   bytes does not wait.
 //! - A transaction that waits does so for those that use the copies that are in its way, as far as their clients have said so, for
 //!   the writer, and for writers ahead of it; and for those of its own client for which that says that it waits. So a deadlock
-//!   is a cycle. A cycle is a deadlock if its transactions wait: one that has given up waiting for a page, or has asked for it ahead, is
-//!   taken for one that does, as long as the request is its own.
-//! - A request whose transaction commits stands alone from then on, and waits as that has.
+//!   is a cycle, as soon as the clients have said that. A cycle is a deadlock if its transactions wait. One is taken for one that does as
+//!   long as a request is its own, though it may have given that up, or made it ahead; and as long as its client has said last that it waits for
+//!   another one, though that may be over. So a victim may be in no deadlock; nor is one that has several requests waiting while its
+//!   client has many (`queues.rs`).
+//! - A request whose transaction commits, or has ended, is another one's that waits for the page, or stands alone from then on, and waits
+//!   as that has.
 //!
 //! - A client whose connection breaks keeps all that until its lease is over, or until it joins again (`joining.rs`). One that is given up
 //!   while it commits keeps its copies until that has ended, if it ever does.
@@ -451,6 +454,10 @@ impl Server {
             return Ok(());
         }
         let held = self.directory.entry(copy.page).copies.get_mut(&client).expect("it holds it");
+        if held.called.is_none() {
+            // Nothing waits for it any more. Who uses it is told anew if it is called back again.
+            return Ok(());
+        }
         held.users.extend(&by);
         if held.users.len() > USERS_MAX {
             return Err(misbehaved(client, "over a thousand transactions that use", copy.page));

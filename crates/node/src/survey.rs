@@ -59,6 +59,8 @@ pub struct NodeState {
     pub lease_left_ns: Option<u64>,
     /// Whether it has lost a grant, and is heard no more.
     pub is_revoked: bool,
+    /// Whether it has left or was given up, and has its place and its copies only until its commits have ended.
+    pub is_gone: bool,
     /// How many of its requests wait.
     pub waiting: u64,
 }
@@ -135,8 +137,8 @@ pub struct Holder {
 pub struct Waiter {
     /// Whose.
     pub client: ClientId,
-    /// For which of its transactions. [`Transaction::NONE`] if the one that has asked commits by now, or has ended.
-    pub transaction: Transaction,
+    /// For which of its transactions. None if the one that has asked commits by now, or has ended.
+    pub transaction: Option<Transaction>,
     /// Whether it is for the write lock, rather than for a copy.
     pub is_write: bool,
 }

@@ -2,16 +2,21 @@
 //! sent together, and what they wait for in the node is known at the server.
 
 use crate::counting::{Joined, count, joined, sum};
+use crate::replaced::{go_on, open};
+use crate::things::ServedThings;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 use base::{PageId, PartitionId};
 use engine::canary::{self, Canary};
+use engine::organization::b_tree::ROOT;
 use engine::{Error, Result};
 use entresol_node::page_client::{ClientSettings, NodeInternals, PageClient, PageTransaction};
 use entresol_node::page_server::{PageServer, ServerInternals};
 use executor::{Cluster, Executor};
 use std::cell::RefCell;
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 const FRAMES: usize = 60;
 const TASKS: u64 = 6;
@@ -239,10 +244,83 @@ fn a_deadlock_by_way_of_two_transactions_of_a_node_is_ended() {
     assert_eq!([false, true].map(victims_of_a_ring), [Some(1), Some(1)]);
 }
 
+/// How a transaction has come to have a page locked that it has not looked at.
+#[derive(Clone, Copy, Debug)]
+enum LockedUnseen {
+    /// It was asked for ahead.
+    Ahead,
+    /// A call has got the lock that it has waited for, and was given up before it went on.
+    GivenUp,
+}
+
+const KEY: &[u8] = b"key";
+
+/// One transaction changes a note and commits. Before that is answered another one of its node finds what it has changed, on a page that it has
+/// locked so, and commits, too; then the server ends, which has committed neither. What both are told, the second one last.
+fn told_of_what_was_lost(how: LockedUnseen) -> [Result<()>; 2] {
+    let mut served = ServedThings::new(1, 1, None);
+    let notes = served.run(async |client| {
+        let written = client.transaction(async |tx| {
+            let notes = tx.partition("notes").await?.id();
+            tx.put(notes, KEY, b"old").await.map(|()| notes)
+        });
+        written.await.expect("it is alone")
+    });
+    let executor = served.nodes[0].clone();
+    let committing = served.run(async move |client| {
+        let (mut writer, mut reader) = (client.begin().await, client.begin().await);
+        writer.put(notes, KEY, b"new").await.expect("it is alone");
+        let first = match how {
+            LockedUnseen::Ahead => {
+                let first = executor.spawn(writer.commit());
+                executor.yield_now().await;
+                executor.yield_now().await;
+                let taken = reader.read_ahead([PageId::new(notes, ROOT)]).await;
+                assert_eq!(taken, Ok(1));
+                first
+            }
+            LockedUnseen::GivenUp => {
+                let mut given_up = Box::pin(reader.get(notes, KEY));
+                for _ in 0..10 {
+                    let is_pending = poll_fn(|context| Poll::Ready(given_up.as_mut().poll(context).is_pending()));
+                    assert!(is_pending.await, "the other one has the page");
+                    executor.yield_now().await;
+                }
+                let first = executor.spawn(writer.commit());
+                executor.yield_now().await;
+                first
+            }
+        };
+        assert_eq!(reader.get(notes, KEY).await, Ok(Some(b"new".to_vec())));
+        let second = executor.spawn(reader.commit());
+        executor.yield_now().await;
+        assert!(!first.is_finished(), "it is not answered yet");
+        [first, second]
+    });
+    let database = go_on(&mut served, async |executor| open(executor).await);
+    let told = committing.map(|committing| served.cluster.run(committing).expect("the node goes on"));
+    let found = served.run(async move |client| client.begin().await.get(notes, KEY).await);
+    assert_eq!(found, Ok(Some(b"old".to_vec())), "{how:?}: neither was committed");
+    drop(database);
+    served.open(async |_| Ok(()));
+    told
+}
+
+#[test]
+fn what_is_seen_of_a_page_that_was_locked_before_is_acknowledged_when_it_is_committed() {
+    for how in [LockedUnseen::Ahead, LockedUnseen::GivenUp] {
+        let [first, second] = told_of_what_was_lost(how);
+        assert!(first.is_err() && second.is_err(), "{how:?}: {first:?}, {second:?}");
+    }
+}
+
 #[test]
 fn what_is_planted_among_the_transactions_of_a_node_is_found() {
     type Finds = fn() -> bool;
-    let planted: [(Canary, Finds); 3] = [
+    let planted: [(Canary, Finds); 4] = [
+        (Canary::SeenUnnoted, || {
+            [LockedUnseen::Ahead, LockedUnseen::GivenUp].into_iter().all(|how| told_of_what_was_lost(how)[1].is_ok())
+        }),
         (Canary::SharedChanges, || wrong_sum(true).is_some()),
         (Canary::UndoneTogether, || found_behind_a_rollback() != Some(Ok(0))),
         (Canary::UntoldWaits, || victims_of_a_ring(true).is_none()),

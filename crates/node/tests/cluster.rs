@@ -316,7 +316,7 @@ async fn harass(executor: Executor, server: SocketAddr, seed: u64) {
 }
 
 /// Says who it is, and nothing more but that it is there.
-async fn sit(executor: Executor, (server, own): (SocketAddr, SocketAddr)) {
+pub async fn sit(executor: Executor, (server, own): (SocketAddr, SocketAddr)) {
     let connection = executor.connect(server).await.expect("it listens");
     let mut frame = Vec::new();
     let hello = Request::Hello { page_size: PAGE_SIZE as u32, address: own, former: None };

@@ -514,7 +514,55 @@ fn a_request_that_becomes_another_transactions_leaves_no_wait_for_the_one_that_h
         } else {
             client.awaits(first, None)
         };
-        assert_eq!(said.first().map(|said| &said.body), Some(&Request::Waits { pairs: vec![of(last, next)] }));
-        assert!(asks(&said, copy, next), "{said:?}");
+        assert_eq!(said.first().map(|said| &said.body), Some(&Request::Waits { pairs: vec![of(next, last)] }));
+        assert!(asks(&said, copy, last), "{said:?}");
+    }
+}
+
+/// A client one of whose transactions commits that has given up waiting for a page and its write lock, which another one waits for if it is so.
+fn committing_given_up(is_awaited: bool) -> (Client, Copy, Transaction) {
+    let mut client = Client::default();
+    let [reader, writer] = [Mode::Shared, Mode::Update].map(|mode| begin(&mut client, mode));
+    client.awaits(writer, Some(PAGE));
+    let copy = ask(&mut client, writer, true);
+    client.awaits(reader, is_awaited.then_some(PAGE));
+    client.awaits(writer, None);
+    client.join_commit(writer, []);
+    let due = client.take_due();
+    let by = if is_awaited { reader } else { Transaction::NONE };
+    assert!(asks(&due.messages, copy, by) && due.unwanted.is_empty(), "{due:?}");
+    (client, copy, reader)
+}
+
+/// Whether the one that has the page waits for another page of the transaction that waits for it now is to be found while the commit is on its
+/// way. The write lock may be on its way, too: that is the commit's.
+#[test]
+fn a_request_of_a_transaction_that_commits_is_another_ones_that_waits_for_it() {
+    let (mut client, copy, reader) = committing_given_up(true);
+    client.send_commit(Vec::new(), Default::default(), Vec::new());
+    assert!(client.arrived(copy, LeavingFate::Dropped).is_some());
+    client.committed();
+    client.call_back(copy);
+    client.committed_unchanged(reader);
+    assert!(gives_up(&client.take_due().messages, copy));
+}
+
+/// None that has ended is taken for one that waits for who has the page.
+#[test]
+fn a_request_that_outlives_its_transaction_for_a_commit_is_no_transactions() {
+    for is_awaited in [false, true] {
+        let (mut client, copy, reader) = committing_given_up(is_awaited);
+        client.aborted(reader, &Default::default());
+        let due = client.take_due();
+        assert_eq!(asks(&due.messages, copy, Transaction::NONE), is_awaited, "{due:?}");
+        client.send_commit(Vec::new(), Default::default(), Vec::new());
+        let late = begin(&mut client, Mode::Shared);
+        let again = client.enter(late, PAGE);
+        assert!(asks(&again, copy, late), "{again:?}");
+        client.awaits(late, Some(PAGE));
+        client.committed();
+        assert_eq!(client.take_due().messages, []);
+        client.aborted(late, &Default::default());
+        assert!(gives_up(&client.take_due().messages, copy));
     }
 }

@@ -6,7 +6,7 @@ use base::PageId;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::Error;
 use entresol_node::client::SNAPSHOTS_MAX;
-use entresol_node::page_client::{ClientSettings, PageClient};
+use entresol_node::page_client::{ClientSettings, NodeInternals, PageClient};
 use entresol_node::page_server::ServerInternals;
 use executor::Executor;
 use std::time::Duration;
@@ -96,6 +96,44 @@ fn pages_of_other_nodes_and_of_the_own_are_waited_for_until_the_limit_is_over() 
             executors.iter().for_each(Executor::stop);
         }
     }
+}
+
+/// Many transactions of a node wait for one page of another node's, and give up one after the other. Which one waits at the server in the name
+/// of all is told when that one has given up, not with each.
+#[test]
+fn many_that_give_up_a_page_one_after_the_other_say_little_of_that() {
+    const MANY: u64 = 60;
+    let suit = |settings| ClientSettings { transactions: MANY as usize, ..settings };
+    let Joined { mut cluster, executors, server, clients, counters } = joined((5, "cbl"), 10 * MANY as usize, suit);
+    cluster.run_until(cluster.now().plus_ns(BEGINS_NS)).expect("they go on");
+    let page = PageId::new(counters, 0);
+    let keeping = executors[2].spawn(keep(clients[1].clone(), executors[2].clone(), page, true));
+    cluster.run_until(cluster.now().plus_ns(100 * MILLISECOND_NS)).expect("they go on");
+    let said = |kind| clients[0].traffic().kinds.borrow().get(kind).map_or(0, |amount| amount.messages);
+    let mut waiting = Vec::new();
+    for _ in 0..MANY {
+        let client = clients[0].clone();
+        waiting.push(executors[1].spawn(async move {
+            let mut tx = client.begin().await;
+            tx.wait_at_most(Some(Duration::from_nanos(LIMIT_NS)));
+            is_over(tx.read(page, value).await.map(drop), &page.to_string());
+            tx.commit().await
+        }));
+        cluster.run_until(cluster.now().plus_ns(MILLISECOND_NS)).expect("they go on");
+    }
+    let before = ["waits", "read"].map(said);
+    cluster.run_until(cluster.now().plus_ns(SECOND_NS)).expect("they go on");
+    for task in waiting {
+        assert!(task.is_finished(), "it waits on");
+        cluster.run(task).expect("they go on").expect("nothing is in its way");
+    }
+    let more = ["waits", "read"].map(said);
+    let more = [more[0] - before[0], more[1] - before[1]];
+    assert!(more[0] < MANY / 4 && more[1] < MANY / 4, "{more:?} messages more");
+    cluster.run(keeping).expect("they go on").expect("it has the page");
+    server.protocol().check().expect("the directory is right");
+    drop((server, clients));
+    executors.iter().for_each(Executor::stop);
 }
 
 #[test]

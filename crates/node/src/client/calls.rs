@@ -108,13 +108,13 @@ impl Client {
 
     /// Whether what is here of a page is not what was committed: who has waited for it must not look at it.
     pub fn is_spoiled(&self, page: PageId) -> bool {
-        self.copies.get(&page).is_some_and(|held| held.is_spoiled)
+        self.has_spoiled && self.copies.get(&page).is_some_and(|held| held.is_spoiled)
     }
 
     /// What is here of a page is not what was committed.
     pub(super) fn spoil(&mut self, page: PageId) {
         let Some(held) = self.copies.get_mut(&page) else { return };
-        (held.is_called, held.is_spoiled) = (true, true);
+        (held.is_called, held.is_spoiled, self.has_spoiled) = (true, true, true);
         if !matches!(held.lock, Lock::Asked(_)) {
             held.lock = Lock::Shared;
         }

@@ -5,8 +5,10 @@
 //! So it is asked in the name of one that waits for the page, as long as there is one. When the one that has asked stops waiting, or ends,
 //! it is another one's that waits. If there is none, one that goes on keeps it, and may come to the page again: until then it is taken for
 //! one that waits, and so is one that has asked for several pages ahead, which it is about to look at; with one that ends the
-//! request ends, too. One for a write lock that is to come with the page stays its transaction's until that has ended. What was here before
-//! the server sends without a wait, and the read lock is of all that have seen it: of that request nothing is in the graph.
+//! request ends, too. One for a write lock that is to come with the page stays its transaction's until that has ended. If that commits, the lock
+//! may be on its way, and the request outlives it, until the server has answered the commit: as another one's that waits for the page, or
+//! as no transaction's. What was here before the server sends without a wait, and the read lock is of all that have seen it: of that
+//! request nothing is in the graph.
 //!
 //! One that is made ahead of a scan is no transaction's, and does not wait there: nothing of it is in the
 //! graph, and it may outlive the scan. A transaction that comes to its page waits for what comes of it, and asks for the page itself if that
@@ -50,9 +52,10 @@ impl Client {
         other.map(|other| self.hand_request(page, other)).unwrap_or_default()
     }
 
-    /// A transaction that has locked the page and waits for it to come.
+    /// A transaction that has locked the page and waits for it to come. Of several the youngest: where many give up one after the other
+    /// it is about the last of them that does, and what each says of that is about all that are left.
     pub fn awaiting(&self, page: PageId) -> Option<Transaction> {
-        self.locks.transactions(page).filter(|transaction| self.is_awaited_by(*transaction, page)).min()
+        self.locks.transactions(page).filter(|transaction| self.is_awaited_by(*transaction, page)).max()
     }
 
     fn is_awaited_by(&self, transaction: Transaction, page: PageId) -> bool {
@@ -71,10 +74,11 @@ impl Client {
         let Some(held) = self.copies.get_mut(&page) else { return Vec::new() };
         let Place::Coming { by: before } = held.place else { return Vec::new() };
         held.place = Place::Coming { by: to };
-        let was_here = held.was_here;
+        // What the server has granted comes without a wait.
+        let is_granted = held.is_granted();
         let is_told = self.told.iter().any(|pair| pair.other == before);
         let told = if is_told { self.tell_waits() } else { None };
-        let again = if was_here { None } else { self.repeat(page, to) };
+        let again = if is_granted { None } else { self.repeat(page, to) };
         told.into_iter().chain(again).collect()
     }
 
@@ -97,18 +101,21 @@ impl Client {
     }
 
     /// A transaction that has used a page does so no longer. If it has asked for the page, which has not come, that is for another one that
-    /// waits for it from now on; or it is asked for no more.
+    /// waits for it from now on; or it is asked for no more, but for a commit that may have its write lock.
     pub(super) fn end_request(&mut self, page: PageId) {
         let Some(held) = self.copies.get(&page) else { return };
         let Place::Coming { by } = held.place else { return };
-        // A write lock that may be on its way with it is a commit's.
-        if held.is_speculative || self.is_used_by(by, page) || self.commits.has(page) {
+        if held.is_speculative || self.is_used_by(by, page) {
             return;
         }
         let (copy, was_here) = (Copy { page, number: held.number }, held.was_here);
-        if let Some(other) = self.awaiting(page) {
-            let again = self.hand_request(page, other);
-            self.due.messages.extend(again);
+        // A write lock that may be on its way with it is a commit's.
+        let none = self.commits.has(page).then_some(Transaction::NONE);
+        if let Some(to) = self.awaiting(page).or(none) {
+            if to != by {
+                let again = self.hand_request(page, to);
+                self.due.messages.extend(again);
+            }
             return;
         }
         if was_here && self.user(page).is_some() {

@@ -47,7 +47,7 @@ impl PageClient {
     /// # Errors
     /// [`Error::NoPartition`], and as [`PageClient::partitions`].
     pub async fn partition(&self, name: &str) -> Result<Rc<Described>> {
-        self.0.partition(|partition| partition.name == name, || format!("'{name}'")).await
+        self.0.partition(|partition| partition.name == name, || name.to_owned()).await
     }
 }
 
@@ -57,13 +57,13 @@ impl PageTransaction {
     /// # Errors
     /// [`Error::NoPartition`], and as [`PageTransaction::read`].
     pub async fn partition(&self, name: &str) -> Result<Rc<Described>> {
-        self.client.partition(|partition| partition.name == name, || format!("'{name}'")).await
+        self.client.partition(|partition| partition.name == name, || name.to_owned()).await
     }
 }
 
 impl ClientNode {
     pub(super) async fn described(&self, partition: PartitionId) -> Result<Rc<Described>> {
-        self.partition(|found| found.id() == partition, || partition.0.to_string()).await
+        self.partition(|found| found.id() == partition, || format!("number {}", partition.0)).await
     }
 
     /// What the partition is, if it is a b-tree of users' records.

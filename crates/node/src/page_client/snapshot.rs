@@ -142,7 +142,7 @@ impl PageSnapshot {
     /// # Errors
     /// [`Error::NoPartition`], and as [`PageSnapshot::read`].
     pub async fn partition(&self, name: &str) -> Result<Rc<Described>> {
-        self.client.partition(|partition| partition.name == name, || format!("'{name}'")).await
+        self.client.partition(|partition| partition.name == name, || name.to_owned()).await
     }
 
     /// Shows a page as it was.

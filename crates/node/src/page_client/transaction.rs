@@ -159,14 +159,15 @@ impl PageTransaction {
         self.client.executor.charge(Work::LockPair);
         self.lock_in_node(page, mode).await?;
         let client = Rc::clone(&self.client);
-        let told = client.protocol.borrow_mut().enter(self.transaction, page);
-        told.iter().for_each(|told| client.say(told));
         let is_here = || client.buffer.pool().borrow().frame_of(page).is_some();
         let was_here = is_here();
         client.waits.look(was_here);
         let mut own = Pins::new(&client.buffer);
         let (mut is_kept, mut wait) = (false, None);
         while !is_here() || (pins.is_some() && !is_kept) {
+            // It may be another one each time that has asked for the page, and does not wait for it any more.
+            let told = client.protocol.borrow_mut().enter(self.transaction, page);
+            told.iter().for_each(|told| client.say(told));
             let pins = pins.as_deref_mut().unwrap_or(&mut own);
             let waiting = (!is_here()).then(|| self.await_page(page, mode));
             let needed = client.buffer.resolve(Need::Page(page), Pattern::Random, pins);

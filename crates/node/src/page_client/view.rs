@@ -8,6 +8,7 @@ use base::{Lsn, PageId, PartitionId, TransactionId};
 use driver::Work;
 use engine::Result;
 use engine::buffer::{AheadWindow, Pins, Pool};
+use engine::canary::{self, Canary};
 use engine::lock::Mode;
 use engine::log::record::{self, Body};
 use engine::page::{Edit, OwnedEdit, PageKind, Pages, header, slotted};
@@ -25,7 +26,8 @@ pub(super) struct LockedPages<'a> {
     client: &'a ClientNode,
     pool: Ref<'a, Pool>,
     work: Ref<'a, WorkDone>,
-    /// Pages that it has locked while it looked.
+    /// Pages that it has locked while it looked, and those that it had locked before and may look at for the first time, as others have left
+    /// them that are not answered.
     entered: RefCell<Vec<PageId>>,
 }
 
@@ -62,7 +64,15 @@ impl Pages for LockedPages<'_> {
             return Err(Need::Page(id));
         }
         let bytes = self.pool.page(id)?;
-        if mode == Mode::Shared && self.intent.mode(id, bytes) != mode { Err(Need::Page(id)) } else { Ok(bytes) }
+        if mode == Mode::Shared && self.intent.mode(id, bytes) != mode {
+            return Err(Need::Page(id));
+        }
+        // It may have locked the page ahead, or by a call that was given up, and not have looked at it.
+        let is_unanswered = protocol.is_spoiled(id) || self.client.groups.of_page(id).is_some();
+        if is_unanswered && !canary::is_planted(Canary::SeenUnnoted) {
+            self.entered.borrow_mut().push(id);
+        }
+        Ok(bytes)
     }
 
     /// A page may have come with its write lock when that was not waited for any more: then it is not pinned.

@@ -18,6 +18,8 @@ pub const STRANGERS_MAX: usize = 64;
 /// How much memory all of them together may take with what they have sent, in bytes. More, and the first that has sent something is not
 /// heard any more. A node that comes for the first time says little, and one that comes again all at once.
 pub const STRANGERS_BYTES_MAX: usize = 16 << 20;
+/// How long a place is sought for one, in nanoseconds: it does not wait much longer for an answer.
+const PLACE_NS: u64 = 2 * LEASE_NS;
 /// How long a peer may take to say who it is, in nanoseconds.
 const INTRODUCTION_NS: u64 = 10 * SECOND_NS;
 
@@ -111,11 +113,16 @@ impl ServerNode {
             outbox.push(&Answer::Refusal { reason });
             return Ok(None);
         }
-        // Its former session may have its place until that.
-        if let Some(former) = &former {
-            self.await_commits(former).await;
+        let awaited = async {
+            // Its former session may have its place until that.
+            if let Some(former) = &former {
+                self.await_commits(former).await;
+            }
+            self.await_place(former.as_ref(), &newcomer).await;
+        };
+        if Outbox::unless_ended(&mut pin!(incoming.hung_up()), awaited).await.is_none() {
+            return Ok(None);
         }
-        self.await_place(former.as_ref(), &newcomer).await;
         // In one step with what follows: others may have joined while this has waited, or the server was closed.
         let full = self.protocol.borrow().lack_of_room(former.as_ref(), &newcomer);
         match (full, former) {
@@ -130,21 +137,21 @@ impl ServerNode {
         }
     }
 
-    /// If all places are taken, those of nodes that are gone are waited for, which end with their commits. If there are none of these, one
-    /// that is not used is given up for a node without a name, and has its lease before.
+    /// If all places are taken, those of nodes that are gone are waited for, which end with their commits, for two leases at most. If there is
+    /// none then, one that is not used is given up for a node without a name, and has its lease before, if there is time for that.
     async fn await_place(&self, former: Option<&Former>, newcomer: &Newcomer) {
         let has_none = || self.protocol.borrow().lack_of_room(former, newcomer).is_some();
         let has_soon = || has_none() && self.protocol.borrow().has_room_soon(former, newcomer);
-        let end = self.executor().now().plus_ns(2 * LEASE_NS);
+        let end = self.executor().now().plus_ns(PLACE_NS);
         while has_soon() && self.executor().now() < end {
             self.executor().sleep_ns(LOOK_NS).await;
         }
         self.protocol.borrow_mut().note_time(self.executor().now());
         let unused = self.protocol.borrow().place_for(former, newcomer).filter(|_| has_none());
-        let Some(unused) = unused else { return };
+        let is_in_time = Term::new(LEASE_NS, self.executor().now()).end() <= end;
+        let Some(unused) = unused.filter(|_| is_in_time) else { return };
         self.protocol.borrow_mut().lose_place(unused);
         self.revoke(unused);
-        let end = self.executor().now().plus_ns(2 * LEASE_NS);
         while has_none() && self.executor().now() < end {
             self.executor().sleep_ns(LOOK_NS).await;
         }

@@ -139,6 +139,8 @@ pub struct Counts {
     pub joined: u64,
     /// Clients with copies that were given up because they had not been heard for longer than their leases last.
     pub unheard: u64,
+    /// Clients that had left, or were given up, while commits of theirs were under way.
+    pub gone_committing: u64,
     /// Transactions that were committed.
     pub commits: u64,
     /// Pages that clients asked for and got.

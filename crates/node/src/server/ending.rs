@@ -364,8 +364,11 @@ impl Server {
     /// its copies until then, unless that is not known before the next start: what others change of what its transactions have looked at is to come behind them.
     pub fn lose(&mut self, client: ClientId, memory: &dyn Memory, actions: &mut Vec<Action>) {
         let Some(joined) = self.clients.get_mut(&client) else { return };
-        (joined.is_revoked, joined.is_gone) = (true, true);
+        let was_gone = std::mem::replace(&mut joined.is_gone, true);
+        joined.is_revoked = true;
         let may_send = joined.access.writes();
+        let has_commits = self.has_commits(client);
+        self.counts.gone_committing += u64::from(has_commits && !was_gone);
         // Nothing is granted before all of it is gone, so that nothing is granted to it, nor asked of it.
         let mut pages = self.silence(client, may_send, actions);
         self.snapshots.close_all(client);
@@ -375,7 +378,7 @@ impl Server {
         let owned = self.writers.iter().filter(|((writer, _), state)| *writer == client && !state.is_committing);
         let owned: Vec<_> = owned.map(|(owner, _)| *owner).collect();
         owned.into_iter().for_each(|owner| pages.extend(self.end_writer(owner)));
-        if !self.has_commits(client) {
+        if !has_commits || canary::is_planted(Canary::ForgottenReads) {
             for copy in self.directory.copies_of(client) {
                 self.directory.strike_out(client, copy.page);
                 pages.insert(copy.page);
@@ -394,8 +397,35 @@ impl Server {
                 self.directory.ranges.end(owner);
             }
         }
+        if !self.clients.contains_key(&client) {
+            pages.extend(self.end_undecided(client, memory, actions));
+        }
         pages.into_iter().for_each(|page| self.advance(page, memory, actions));
         self.advance_ranges(memory, actions);
+    }
+
+    /// Commits of a client that is gone, of which nothing is known before the next start, keep what they change. What else they have locked is
+    /// free, for nothing is committed behind them. Returns the pages.
+    fn end_undecided(&mut self, client: ClientId, memory: &dyn Memory, actions: &mut Vec<Action>) -> BTreeSet<PageId> {
+        let undecided = self.writers.iter_mut().filter(|((writer, _), state)| *writer == client && state.is_undecided);
+        let (mut pages, mut owners) = (BTreeSet::new(), Vec::new());
+        for (owner, writer) in undecided {
+            let changed: BTreeSet<PageId> = writer.changed.iter().copied().collect();
+            pages.extend(writer.pages.difference(&changed));
+            writer.pages.retain(|page| changed.contains(page));
+            owners.push((*owner, changed));
+        }
+        for page in &pages {
+            self.directory.entry(*page).writer = None;
+        }
+        for (owner, changed) in owners {
+            self.directory.ranges.end_reads(owner);
+            // Records of sets are on no pages: those that are locked for a change are taken for changed.
+            let is_changed = |page: PageId| changed.contains(&page) || memory.is_set(page.partition);
+            pages.extend(self.directory.unlock_unchanged(owner, is_changed));
+        }
+        pages.iter().for_each(|page| self.withdraw_callbacks(*page, actions));
+        pages
     }
 
     /// Whether commits of a client are under way that come to an end.

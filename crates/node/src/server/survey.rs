@@ -31,7 +31,8 @@ impl Server {
             address: joined.address,
             joined_ns: now.since_ns(joined.since),
             lease_left_ns: None,
-            is_revoked: joined.is_revoked,
+            is_revoked: joined.is_revoked && !joined.is_gone,
+            is_gone: joined.is_gone,
             waiting: joined.waiting as u64,
         };
         self.clients.iter().map(state).collect()

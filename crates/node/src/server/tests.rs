@@ -10,6 +10,7 @@ mod rights;
 mod sets;
 mod snapshots;
 mod survey;
+mod undecided;
 
 use super::records::RECORDS_MAX;
 use super::*;

@@ -53,8 +53,8 @@ impl Waiting {
     }
 
     /// The same as others know it: none if it is [`disowned`].
-    pub fn known_owner(&self) -> Transaction {
-        if self.transaction == disowned(self.copy) { Transaction::NONE } else { self.transaction }
+    pub fn known_owner(&self) -> Option<Transaction> {
+        (self.transaction != disowned(self.copy)).then_some(self.transaction)
     }
 }
 

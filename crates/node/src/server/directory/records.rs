@@ -249,12 +249,17 @@ impl Directory {
     /// A transaction has no locks of records any more. Returns the pages; [`Directory::tidy`] is left to the caller.
     pub fn unlock_records(&mut self, owner: RecordOwner) -> BTreeSet<PageId> {
         let pages = self.owners.pages.remove(&owner).unwrap_or_default();
+        pages.iter().for_each(|page| drop(self.take_records(owner, *page)));
+        pages
+    }
+
+    /// The same, but for those for changes of pages that are changed.
+    pub fn unlock_unchanged(&mut self, owner: RecordOwner, is_changed: impl Fn(PageId) -> bool) -> BTreeSet<PageId> {
+        let pages = self.owners.pages.remove(&owner).unwrap_or_default();
         for page in &pages {
-            let ended = self.entry(*page).records.end(owner).len();
-            if let Some(count) = self.owners.counts.get_mut(&owner.0) {
-                *count -= ended;
-                if *count == 0 {
-                    self.owners.counts.remove(&owner.0);
+            for (slot, writes) in self.take_records(owner, *page) {
+                if writes && is_changed(*page) {
+                    self.lock_record(owner.0, *page, RecordLock { slot, transaction: owner.1, writes });
                 }
             }
         }
@@ -264,13 +269,22 @@ impl Directory {
     /// The locks of one transaction are those of another one of the same client from now on.
     pub fn pass_records(&mut self, from: RecordOwner, to: RecordOwner) {
         for page in self.owners.pages.remove(&from).unwrap_or_default() {
-            for (slot, writes) in self.entry(page).records.end(from) {
-                if let Some(count) = self.owners.counts.get_mut(&from.0) {
-                    *count -= 1;
-                }
+            for (slot, writes) in self.take_records(from, page) {
                 self.lock_record(to.0, page, RecordLock { slot, transaction: to.1, writes });
             }
         }
+    }
+
+    /// Takes a transaction's locks of records of a page out of that, and out of what is counted.
+    fn take_records(&mut self, owner: RecordOwner, page: PageId) -> BTreeMap<u16, bool> {
+        let taken = self.entry(page).records.end(owner);
+        if let Some(count) = self.owners.counts.get_mut(&owner.0) {
+            *count -= taken.len();
+            if *count == 0 {
+                self.owners.counts.remove(&owner.0);
+            }
+        }
+        taken
     }
 
     /// Whether a transaction has the lock of a record, for a change.

@@ -388,6 +388,18 @@ impl SetRanges {
         }
     }
 
+    /// A transaction has only what it has marked any more, and not what it has read.
+    pub fn end_reads(&mut self, owner: RangeOwner) {
+        let numbers = self.holders.get(&owner).map(|holder| holder.numbers.clone()).unwrap_or_default();
+        for number in numbers {
+            let marks = self.ranges.marks_of(number).map(|(partition, stand)| (partition, stand.to_vec()));
+            let marks: Vec<(PartitionId, Vec<u8>)> = marks.collect();
+            self.ranges.end(number, None);
+            marks.iter().for_each(|(partition, stand)| self.ranges.mark(number, *partition, stand, Mark::Intended));
+            self.note_to_recheck(number, false);
+        }
+    }
+
     /// What one transaction has is another's of the same client from now on, and it waits for nothing any more.
     pub fn pass(&mut self, from: RangeOwner, to: RangeOwner) {
         // Nor does any of them wait for another one.

@@ -59,6 +59,26 @@ fn a_copy_is_used_by_no_more_transactions_than_the_limit() {
     assert!(said <= USERS_MAX + 100, "{said}");
 }
 
+/// There may be very many copies, and none waits for those that use them.
+#[test]
+fn nothing_is_kept_of_who_uses_a_copy_that_is_not_called_back() {
+    let mut ground = Ground::new("cbl");
+    let (client, writer) = (ground.join(), ground.join());
+    let in_use = || Request::InUse { copy: copy(0, 0), by: vec![Transaction(1), Transaction(2)] };
+    let users = |ground: &Ground| ground.server.directory.get(page(0)).expect("it is here").copies[&client].users.len();
+    ground.say(client, read(copy(0, 0), 1, None)).expect("it is honest");
+    ground.say(client, in_use()).expect("it may be late");
+    assert_eq!(users(&ground), 0, "none wants it");
+    ground.say(writer, read(copy(0, 0), 1, None)).expect("it is honest");
+    ground.say(writer, write(copy(0, 0), 1)).expect("it is honest");
+    ground.say(client, in_use()).expect("it is honest");
+    assert_eq!(users(&ground), 2);
+    ground.say(writer, Request::Abort { transaction: Transaction(1) }).expect("it is honest");
+    // This crosses the word that the copy may stay.
+    ground.say(client, in_use()).expect("it is honest");
+    assert_eq!(users(&ground), 0);
+}
+
 #[test]
 fn writes_that_are_asked_for_and_rolled_back_leave_nothing() {
     let mut ground = Ground::new("cbl");
@@ -342,8 +362,11 @@ fn transactions_that_commit_together_use_no_copy_any_more() {
 #[test]
 fn what_is_said_to_be_in_use_and_written_together_is_within_the_limit() {
     let mut ground = Ground::new("cbl");
-    let liar = ground.join();
-    ground.say(liar, read(copy(0, 0), 1, None)).expect("it is honest");
+    let (liar, writer) = (ground.join(), ground.join());
+    for client in [liar, writer] {
+        ground.say(client, read(copy(0, 0), 1, None)).expect("it is honest");
+    }
+    ground.say(writer, write(copy(0, 0), 1)).expect("it is honest");
     let by = (0..USERS_MAX as u64).map(Transaction).collect();
     say(&mut ground, liar, Request::InUse { copy: copy(0, 0), by }).expect("it is within the limit");
     say(&mut ground, liar, write(copy(0, 0), USERS_MAX as u64)).expect_err("it is one too many");

@@ -69,5 +69,5 @@ fn requests_of_several_transactions_that_commit_wait_each_for_its_own() {
     }
     assert_eq!(victims(&ground), 0);
     let waiting = ground.server.page_state(page(0), String::new(), Instant::from_ns(0)).waiting;
-    assert_eq!((waiting[0].client, waiting[0].transaction), (a, Transaction::NONE));
+    assert_eq!((waiting[0].client, waiting[0].transaction), (a, None));
 }

@@ -12,6 +12,13 @@ fn gone_while_it_commits(ground: &mut Ground) -> ClientId {
     gone
 }
 
+/// The nodes that are shown, and whether they are gone.
+fn shown(ground: &Ground) -> Vec<(ClientId, bool)> {
+    let nodes = ground.server.survey(Instant::from_ns(0), &|_| String::new()).nodes;
+    assert!(nodes.iter().all(|node| !node.is_revoked), "they have lost no grant");
+    nodes.into_iter().map(|node| (node.client, node.is_gone)).collect()
+}
+
 /// Nothing is logged behind a failed log, so what others change behind that commit comes to nothing, and they are told so.
 #[test]
 fn a_client_whose_commit_is_undecided_is_in_the_way_only_of_what_that_changes() {
@@ -39,7 +46,7 @@ fn a_client_whose_commit_is_undecided_is_in_the_way_only_of_what_that_changes() 
             Some((gone, Transaction(1))),
             "that is not known before the next start"
         );
-        assert_eq!(ground.server.survey(Instant::from_ns(0), &|_| String::new()).nodes.len(), 1);
+        assert_eq!(shown(&ground), [(other, false)]);
         let former = Former { session: Session { epoch: 1, client: gone }, secret: Secret(9), copies: Vec::new() };
         assert_eq!(ground.join_again(&former).former, Outcome::Unknown);
     }
@@ -60,6 +67,7 @@ fn the_places_of_those_that_are_gone_are_free_soon() {
     ground.say(gone, read_to_write()).expect("it is honest");
     ground.say(gone, commit_of_first_page()).expect("it is honest");
     ground.say(gone, Request::Leave).expect("it is honest");
+    assert!(shown(&ground).contains(&(gone, true)) && shown(&ground).contains(&(nodes[0], false)));
     assert!(ground.server.lack_of_room(None, &clerk).is_some());
     assert!(ground.server.has_room_soon(None, &clerk));
     ground.step(|server, memory, actions| server.committed((gone, Transaction(1)), memory, actions));

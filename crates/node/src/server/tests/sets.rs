@@ -10,11 +10,11 @@ use std::ops::Bound;
 
 const STOCK: u16 = SET.0;
 
-fn wanted(key: u8, transaction: u64, writes: bool) -> SetRecord {
+pub fn wanted(key: u8, transaction: u64, writes: bool) -> SetRecord {
     SetRecord { partition: STOCK, key: vec![key], transaction: Transaction(transaction), writes }
 }
 
-fn ask(key: u8, transaction: u64, writes: bool) -> Request {
+pub fn ask(key: u8, transaction: u64, writes: bool) -> Request {
     Request::SetRecord(wanted(key, transaction, writes))
 }
 
@@ -23,13 +23,13 @@ fn sends(to: ClientId, key: u8, transaction: u64, writes: bool) -> Action {
 }
 
 /// That a lock is granted which was waited for: what asks for the record is told to ask again.
-fn grants(actions: &[Action], client: ClientId, wanted: &SetRecord) -> bool {
+pub fn grants(actions: &[Action], client: ClientId, wanted: &SetRecord) -> bool {
     let (of, granted) = wanted.lock();
     let is_it = |action: &Action| matches!(action, Action::SendRecord { to, page, lock, .. } if (*to, *page, *lock) == (client, of, granted));
     actions.iter().any(is_it)
 }
 
-fn commit(transaction: u64, keys: &[u8]) -> Request {
+pub fn commit(transaction: u64, keys: &[u8]) -> Request {
     let write = |key: &u8| SetWrite { partition: STOCK, key: vec![*key], value: Some(SetValue(vec![7])) };
     Request::Commit {
         transaction: Transaction(transaction),
@@ -76,13 +76,13 @@ fn question(transaction: u64, number: u64, ask: SetAsk) -> Request {
     Request::Set(SetQuestion { transaction: Transaction(transaction), number, partition: STOCK, ask })
 }
 
-fn entries(transaction: u64, number: u64, of: u8) -> Request {
+pub fn entries(transaction: u64, number: u64, of: u8) -> Request {
     question(transaction, number, SetAsk::Entries(vec![SetEntry { index: 0, of: vec![of] }]))
 }
 
 impl Ground {
     /// A transaction reads a part of an index, or all records. What comes of it, and what else is done.
-    fn look(
+    pub fn look(
         &mut self,
         client: ClientId,
         transaction: u64,
@@ -107,7 +107,7 @@ impl Ground {
 }
 
 /// Whether a client is answered so.
-fn hears(actions: &[Action], client: ClientId, number: u64, answer: &SetAnswer) -> bool {
+pub fn hears(actions: &[Action], client: ClientId, number: u64, answer: &SetAnswer) -> bool {
     let is_it = |action: &Action| matches!(action, Action::Send(to, Answer::Set { number: of, said, .. }) if (*to, *of, said) == (client, number, answer));
     actions.iter().any(is_it)
 }
