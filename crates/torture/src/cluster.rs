@@ -1,5 +1,6 @@
-//! Torture of several nodes on one database: what is between them is cut, slow or broken, nodes and the server are killed and lose
-//! their power, and what nodes may do changes. In some seeds the server's data device is full for a while, and partitions are made beside nodes.
+//! Torture of several nodes on one database: what is between them is cut, slow or broken, nodes leave, they and the server are killed and lose
+//! their power, and what nodes may do changes. In some seeds the server's data device is full for a while, and partitions are made beside nodes; in
+//! some its log is slow, for longer than a lease.
 //!
 //! One seed is one scenario in virtual time: a [server and its nodes](ClusterShape) on machines of their own, joined by a network. Nodes
 //! run transactions on pages and on records that all of them want, and some read snapshots beside that; so does the server's program in some seeds. A [schedule](Schedule) says what goes wrong and when, or what a node
@@ -37,6 +38,7 @@ mod shape;
 mod snapshots;
 mod space;
 mod things;
+mod unseen;
 
 pub use act::{ClusterEvent, ClusterFault, ClusterStep};
 pub use coverage::ClusterCoverage;

@@ -105,6 +105,11 @@ pub fn is_hasty(seed: u64) -> bool {
     Random::stream(seed, "haste").chance(0.2)
 }
 
+/// From how many changes on an opening leaves transactions to be undone behind it.
+pub fn undone_first_max(random: &mut Random) -> u64 {
+    one_of(random, &[0, 1, 4, 16, 50, 1_000])
+}
+
 fn one_of<T: Copy>(random: &mut Random, items: &[T]) -> T {
     *random.choose(items).expect("there are some")
 }
@@ -197,7 +202,7 @@ impl Configuration {
                 force: random.chance(0.2),
                 hold_locks: random.chance(0.25),
                 victim: one_of(random, &[VictimPolicy::Requester, VictimPolicy::Youngest]),
-                undone_first_max: one_of(&mut Random::stream(seed, "undone first"), &[0, 1, 4, 16, 50, 1_000]),
+                undone_first_max: undone_first_max(&mut Random::stream(seed, "undone first")),
                 checkpoint,
                 sweep,
                 logging,

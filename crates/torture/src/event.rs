@@ -156,11 +156,13 @@ pub enum ClientEvent {
     ClosedAtWork,
     /// The database was given up because a device did not answer.
     SilenceEnded,
+    /// An opening failed, and another one followed in the same process.
+    OpenedBehindFailure,
 }
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 76] = [
+    pub const ALL: [ClientEvent; 77] = [
         ClientEvent::Replayed,
         ClientEvent::NothingCreated,
         ClientEvent::NotClosed,
@@ -237,6 +239,7 @@ impl ClientEvent {
         ClientEvent::HalfCommitted,
         ClientEvent::ClosedAtWork,
         ClientEvent::SilenceEnded,
+        ClientEvent::OpenedBehindFailure,
     ];
 
     /// The event in a few words.
@@ -318,6 +321,7 @@ impl ClientEvent {
             ClientEvent::HalfCommitted => "commit of half a change",
             ClientEvent::ClosedAtWork => "closed at work",
             ClientEvent::SilenceEnded => "given up: no answer",
+            ClientEvent::OpenedBehindFailure => "opened behind failure",
         }
     }
 

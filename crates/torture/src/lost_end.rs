@@ -20,6 +20,11 @@ pub fn waits(seed: u64, options: Options) -> bool {
     options.kind != SeedKind::Durability || seed % 18 != 1
 }
 
+/// Whether those of a run do: of some runs also where those of others do not.
+pub fn waits_in(context: &RunContext) -> bool {
+    context.configuration.settings.log.durable || context.random("waits").chance(0.3)
+}
+
 /// How far the log had come when a run ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogEnd {
@@ -95,7 +100,7 @@ fn take_back_behind(oracle: &mut Oracle, end: Lsn) -> bool {
 
 /// Compares where an opening has taken the log up with how far that had come.
 pub fn compare(context: &RunContext, log: &Log) {
-    if log.settings().durable {
+    if context.configuration.settings.log.durable {
         return;
     }
     let kept = context.oracle.borrow().log_end.kept();

@@ -3,7 +3,7 @@
 use crate::abandon::at_most;
 use crate::adversary::{Adversary, Observed, Phase};
 use crate::cache_change::CacheChanges;
-use crate::configuration::LOG_DEVICES;
+use crate::configuration::{LOG_DEVICES, undone_first_max};
 use crate::context::{After, RunContext};
 use crate::coverage::pairs;
 use crate::damage::{self, Damage, Damages};
@@ -257,21 +257,35 @@ async fn open(context: &RunContext) -> Option<Database> {
         (settings.logging, settings.sweep.strategy) = *random.choose(&pairs()).expect("there are some");
     }
     context.observed.pair.set((settings.logging, settings.sweep.strategy));
+    let random = &mut context.random("undone first");
+    if random.chance(0.5) {
+        settings.undone_first_max = undone_first_max(random);
+    }
+    settings.log.durable = lost_end::waits_in(context);
     settings.procedures = procedures(&context.configuration);
     let created = context.oracle.borrow().created;
     settings.asked = asked(context).filter(|_| created).unwrap_or_default();
     context.observed.phase.set(if created { Phase::Opening } else { Phase::Creating });
     if let Some(polls) = context.reopened_after.filter(|_| created) {
         at_most(polls, open_or_leave_log(context, &settings)).await;
-        // The operations of an abandoned opening may still change the media: a driver keeps its directory locked until they
-        // have ended.
-        while context.observed.under_way.get() > 0 {
-            context.executor.sleep_ns(MILLISECOND_NS).await;
-        }
+        await_operations(context).await;
     }
     let opened = match open_or_leave_log(context, &settings).await {
         Err(Error::NotADatabase { .. } | Error::Unfinished { .. }) if !created => {
-            create_database(context, settings).await
+            create_database(context, settings.clone()).await
+        }
+        opened => opened,
+    };
+    let opened = match opened {
+        // Another one follows in the same process: nothing of this one is to come after that.
+        Err(error) if created && context.random("second openings").chance(0.5) => {
+            context.judge(&error, "opening");
+            await_operations(context).await;
+            if context.over.get() {
+                return None;
+            }
+            context.event(ClientEvent::OpenedBehindFailure);
+            open_or_leave_log(context, &settings).await
         }
         opened => opened,
     };
@@ -291,6 +305,14 @@ async fn open(context: &RunContext) -> Option<Database> {
             context.judge(&error, "opening");
             None
         }
+    }
+}
+
+/// The operations of an opening that was given up, or has failed, may still change the media: a driver keeps its directory locked until
+/// they have ended.
+async fn await_operations(context: &RunContext) {
+    while context.observed.under_way.get() > 0 {
+        context.executor.sleep_ns(MILLISECOND_NS).await;
     }
 }
 

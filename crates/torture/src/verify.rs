@@ -8,6 +8,7 @@ use crate::isolation;
 use crate::ledger::{Balances, FoundTransfers, KINDS, Transfer};
 use crate::records::{RecordsByKey, owner_of};
 use crate::run::filler;
+use base::PartitionId;
 use base::time::SECOND_NS;
 use engine::check::{CheckReport, Finding};
 use engine::{Database, Direction, Error, Internals, Result, Transaction};
@@ -70,12 +71,22 @@ async fn transfers(context: &RunContext, database: &Database, tx: &mut Transacti
     let counts = [configuration.accounts, configuration.tellers, configuration.branches];
     for (kind, count) in counts.into_iter().enumerate() {
         let mut balances = Balances::new();
+        let partition = partitions.rows[kind];
+        let scanned = scanned(context, tx, (partition, count)).await?;
         for number in 0..count {
-            let partition = partitions.rows[kind];
             let row = match configuration.rows {
                 Rows::Tree | Rows::Set => tx.get(partition, &row_key(number)).await?,
                 Rows::Direct(_) => Some(tx.read_object(partition, number, <[u8]>::to_vec).await?),
             };
+            if let (Some(scanned), Some(row)) = (&scanned, &row)
+                && scanned[number as usize] != *row
+            {
+                let found = &scanned[number as usize];
+                context.differs(
+                    &[KINDS[kind]],
+                    format!("row {number} of kind {kind} is {found:?} to a scan, then {row:?}"),
+                );
+            }
             let filler = if configuration.rows.have_keys() { filler(number) } else { 0 };
             match row {
                 Some(row) if row.len() == configuration.row_size && row[8..].iter().all(|byte| *byte == filler) => {
@@ -92,6 +103,20 @@ async fn transfers(context: &RunContext, database: &Database, tx: &mut Transacti
         guests(context, tx, partitions, &found).await?;
     }
     Ok(found)
+}
+
+/// What a scan, which may read past caches, finds of rows without keys; none in half of the lives.
+async fn scanned(
+    context: &RunContext,
+    tx: &mut Transaction,
+    (partition, count): (PartitionId, u64),
+) -> Result<Option<Vec<Vec<u8>>>> {
+    if context.configuration.rows.have_keys() || context.random("scans").chance(0.5) {
+        return Ok(None);
+    }
+    let mut found = Vec::new();
+    tx.scan_objects(partition, 0..count, |_, bytes| found.push(bytes.to_vec())).await?;
+    Ok(Some(found))
 }
 
 /// Each guest among the accounts is there if an odd number of committed transfers have let it in or out.

@@ -200,7 +200,7 @@ fn a_lost_page_taken_for_a_new_one_is_found() {
 
 #[test]
 fn a_catalog_written_over_the_one_that_counts_is_found() {
-    let failure = first_failure_of_long_runs(Canary::CatalogInPlace, 269..270);
+    let failure = first_failure_of_long_runs(Canary::CatalogInPlace, 379..380);
     assert!(failure.wrong[0].contains("of its catalog are damaged"), "{failure}");
 }
 
@@ -234,8 +234,8 @@ fn changes_that_pass_by_an_index_that_is_being_filled_are_found() {
 
 #[test]
 fn changes_that_pass_by_an_index_that_a_set_is_being_given_are_found() {
-    let failure = first_failure_of_long_runs(Canary::MissedInSet, 756..757);
-    assert!(failure.wrong[0].contains("a secondary index disagrees with the records"), "{failure}");
+    let failure = first_failure_of_long_runs(Canary::MissedInSet, 827..828);
+    assert!(failure.wrong[0].contains("the index of 'own-1-3' shows 16 of 17 records"), "{failure}");
 }
 
 #[test]
@@ -298,7 +298,7 @@ fn freeing_that_never_ends_is_found() {
 
 #[test]
 fn pages_that_tear_because_an_offer_was_believed_are_found() {
-    let failure = first_failure_of_long_runs(Canary::BelievedOffer, 46..47);
+    let failure = first_failure_of_long_runs(Canary::BelievedOffer, 142..143);
     assert!(failure.wrong[0].contains("its checksum is"), "{failure}");
 }
 

@@ -66,12 +66,12 @@ fn what_is_planted_between_nodes_is_found() {
         (Canary::UnnotedKey, 4, "G-single"),
         (Canary::IgnoredSavepoint, 5, "aborted read"),
         (Canary::UnloggedSets, 217, "stock"),
-        (Canary::UnlockedSetRead, 63, "write skew"),
+        (Canary::UnlockedSetRead, 24, "G-single"),
         (Canary::UnlockedSetRange, 52, "offer"),
         (Canary::PresentSetForMoment, 19, "offer"),
         (Canary::UnlockedRecord, 11, "given up an honest client"),
         (Canary::ShortPatience, 12, "gives up"),
-        (Canary::SilentClose, 13, "is not told that its server was closed"),
+        (Canary::SilentClose, 2, "is not told that its server was closed"),
     ];
     for (canary, seed, words) in planted {
         let failure =

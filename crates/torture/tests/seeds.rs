@@ -29,7 +29,7 @@ fn partitions_of_every_organization_are_compacted() {
     let has_clients = |seed: &u64| Configuration::draw(*seed, Options::QUICK).partition_clients > 0;
     let events = [ClientEvent::Compacted, ClientEvent::SetCompacted, ClientEvent::ObjectsCompacted];
     let mut met = [0; 3];
-    for seed in (2_000..).filter(has_clients).take(60) {
+    for seed in (2_000..).filter(has_clients).take(120) {
         let outcome = run_seed(seed, Options::QUICK);
         assert_eq!(outcome.failure, None);
         met.iter_mut().zip(events).for_each(|(met, event)| *met += outcome.coverage.events(event));

@@ -29,6 +29,8 @@ pub enum ClusterFault {
     Kill,
     /// A machine loses its power, and says nothing to its peers.
     PowerCut,
+    /// A node leaves its server, whatever its program is doing, and comes again as another one.
+    Left,
     /// A node may do other things than before.
     Grant,
     /// A server is closed, as an operator does it, and started again.
@@ -43,7 +45,7 @@ pub enum ClusterFault {
 
 impl ClusterFault {
     /// Every one.
-    pub const ALL: [ClusterFault; 17] = [
+    pub const ALL: [ClusterFault; 18] = [
         ClusterFault::Cut,
         ClusterFault::CutOut,
         ClusterFault::CutIn,
@@ -56,6 +58,7 @@ impl ClusterFault {
         ClusterFault::PeerBroken,
         ClusterFault::Kill,
         ClusterFault::PowerCut,
+        ClusterFault::Left,
         ClusterFault::Grant,
         ClusterFault::Closed,
         ClusterFault::Paused,
@@ -78,6 +81,7 @@ impl ClusterFault {
             ClusterFault::PeerBroken => "peer broken",
             ClusterFault::Kill => "kill",
             ClusterFault::PowerCut => "power cut",
+            ClusterFault::Left => "left",
             ClusterFault::Grant => "grant",
             ClusterFault::Closed => "closed",
             ClusterFault::Paused => "paused",
@@ -170,6 +174,7 @@ impl ClusterStep {
                 matches!(self, ClusterStep::ServerCommit | ClusterStep::Serving)
             }
             _ if self.is_of_server() => false,
+            ClusterFault::Left => self != ClusterStep::Join,
             // Seldom is there a connection at such a moment.
             ClusterFault::Broken | ClusterFault::Hung | ClusterFault::PeerBroken => {
                 !matches!(self, ClusterStep::Join | ClusterStep::Begin | ClusterStep::Leaseless)
@@ -214,6 +219,8 @@ pub enum ClusterEvent {
     NotCommitted,
     /// A node was of no use any more, and another one took its place in the same program.
     GivenUp,
+    /// A node had left its server, or was given up there, while a commit of it was under way.
+    GoneCommitting,
     /// A client joined the server, again or for the first time.
     Joined,
     /// A page was to come from another node.
@@ -272,7 +279,7 @@ pub enum ClusterEvent {
 
 impl ClusterEvent {
     /// Every one.
-    pub const ALL: [ClusterEvent; 43] = [
+    pub const ALL: [ClusterEvent; 44] = [
         ClusterEvent::Committed,
         ClusterEvent::CommittedReading,
         ClusterEvent::RolledBack,
@@ -289,6 +296,7 @@ impl ClusterEvent {
         ClusterEvent::Unknown,
         ClusterEvent::NotCommitted,
         ClusterEvent::GivenUp,
+        ClusterEvent::GoneCommitting,
         ClusterEvent::Joined,
         ClusterEvent::Forwarded,
         ClusterEvent::Refused,
@@ -337,6 +345,7 @@ impl ClusterEvent {
             ClusterEvent::Unknown => "outcome unknown",
             ClusterEvent::NotCommitted => "found not committed",
             ClusterEvent::GivenUp => "given up",
+            ClusterEvent::GoneCommitting => "gone while it commits",
             ClusterEvent::Joined => "joined",
             ClusterEvent::Forwarded => "page forwarded",
             ClusterEvent::Refused => "forward refused",

@@ -283,6 +283,7 @@ impl NodeActor {
         self.enter(ClusterStep::Commit);
         let NodeActor { executor, course, begun, tx, number, has_written, .. } = self;
         course.history.borrow_mut().asks(number);
+        course.begin_commit(begun.node);
         let is_settled = tx.is_settled();
         let abort = || end_unsuccessful(&course, number, is_settled);
         let committing = tx.commit();

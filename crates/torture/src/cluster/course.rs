@@ -6,9 +6,13 @@ use base::Instant;
 use base::time::SECOND_NS;
 use driver::FaultKind;
 use engine::Error;
-use executor::Executor;
+use executor::{Executor, TaskId};
 use node::page_client::{NodeInternals, PageClient};
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
 
 /// How many things that went wrong are told.
 const WRONG_MAX: usize = 5;
@@ -39,13 +43,32 @@ pub(super) struct Course {
 struct NodeState {
     step: Cell<Option<ClusterStep>>,
     client: RefCell<Option<PageClient>>,
+    departure: RefCell<Rc<Departure>>,
     /// Transactions that were begun and acknowledged since all is mended. Of a node that writes those count that have written: what only
     /// reads needs a lease and no server.
     done: Cell<u64>,
+    /// How many of its transactions have begun to commit.
+    commits_begun: Cell<u64>,
     /// When its server was last known to have answered it, by its own clock.
     answered: Cell<Option<Instant>>,
     /// Whether it may ever do less than everything.
     is_restricted: bool,
+}
+
+/// Whether a node leaves its server, and what its program does until then.
+#[derive(Default)]
+pub(super) struct Departure {
+    has_come: Cell<bool>,
+    tasks: RefCell<Vec<TaskId>>,
+}
+
+impl Departure {
+    /// Does something that is given up where it stands when the node leaves.
+    pub async fn precedes(&self, executor: &Executor, work: impl Future<Output = ()>) {
+        self.tasks.borrow_mut().push(executor.current());
+        let mut work = pin!(work);
+        poll_fn(|context| if self.has_come.get() { Poll::Ready(()) } else { work.as_mut().poll(context) }).await;
+    }
 }
 
 /// How a transaction was begun.
@@ -105,6 +128,17 @@ impl Course {
         self.nodes.iter().any(|node| node.step.get() == Some(ClusterStep::Commit))
     }
 
+    /// A transaction of a node begins to commit.
+    pub fn begin_commit(&self, node: u32) {
+        let begun = &self.node(node).commits_begun;
+        begun.set(begun.get() + 1);
+    }
+
+    /// How many have.
+    pub fn commits_begun(&self, node: u32) -> u64 {
+        self.node(node).commits_begun.get()
+    }
+
     pub fn set_client(&self, node: u32, client: Option<PageClient>) {
         if let Some(before) = self.node(node).client.replace(client) {
             let lapses = before.lapses();
@@ -112,6 +146,25 @@ impl Course {
             coverage.event_times(ClusterEvent::LeaseOver, lapses.renewed + lapses.copies_lost);
             coverage.event_times(ClusterEvent::CopiesLost, lapses.copies_lost);
         }
+    }
+
+    /// A node has joined: what its program does with that comes before this.
+    pub fn begin_stay(&self, node: u32) -> Rc<Departure> {
+        let departure: Rc<Departure> = Rc::default();
+        self.node(node).departure.replace(Rc::clone(&departure));
+        departure
+    }
+
+    /// A node, on this machine, leaves its server. False if it has not joined one.
+    pub fn leave(&self, node: u32, executor: &Executor) -> bool {
+        let state = self.node(node);
+        if state.client.borrow().is_none() {
+            return false;
+        }
+        let departure = state.departure.borrow();
+        departure.has_come.set(true);
+        departure.tasks.borrow().iter().for_each(|task| executor.wake(*task));
+        true
     }
 
     /// A node runs no more.

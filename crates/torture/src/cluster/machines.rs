@@ -1,16 +1,17 @@
 //! The machines of a cluster: the server's has the number 0 and media that stay.
 
 use super::ClusterShape;
+use super::play::TROUBLE_FROM_NS;
 use super::shape::{CACHE_DEVICE, DATA_DEVICE, LOG_DEVICE, SECOND_DEVICE};
-use base::time::{MICROSECOND_NS, SECOND_NS};
-use base::{Clock, Random};
-use devices::{Law, Network as Wiring};
+use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
+use base::{Clock, Instant, Random};
+use devices::{Law, Network as Wiring, ReadWrite};
 use driver::OpKind;
 use executor::{Executor, Order};
 use std::cell::Cell;
 use std::net::SocketAddr;
 use virtual_driver::{
-    ErrorAt, FaultPlan, Hardware, Injury, Media, Network, NetworkFaults, NetworkOptions, Options, PowerCut,
+    ErrorAt, FaultPlan, Hardware, Injury, Media, Network, NetworkFaults, NetworkOptions, Options, PowerCut, Slow,
     VirtualDriver,
 };
 
@@ -18,6 +19,9 @@ use virtual_driver::{
 const PORT: u16 = 7000;
 /// How long a parcel is on its way in the mean.
 const LATENCY_NS: u64 = 200 * MICROSECOND_NS;
+/// For how long writes of a log that is slow begin, and how long each takes otherwise, in nanoseconds.
+const SLOW_NS: u64 = 50 * MILLISECOND_NS;
+const LOG_WRITE_NS: u64 = 5 * MICROSECOND_NS;
 /// How far clocks are ahead, at most, when the scenario begins.
 const AHEAD_NS: u64 = 1_000_000 * SECOND_NS;
 
@@ -58,6 +62,7 @@ pub(super) struct Machines {
     media: Media,
     seed: u64,
     clock_gains_ppm: Option<Vec<u64>>,
+    slow: Vec<Slow>,
     hardware: Hardware,
     starts: Cell<u64>,
 }
@@ -75,11 +80,22 @@ impl Machines {
         let options = NetworkOptions { seed, description, faults, ..NetworkOptions::default() };
         let (network, clock_gains_ppm) = (Network::new(options), shape.clock_gains_ppm.clone());
         let mut hardware = Hardware::ideal();
+        for (name, slow_ns) in [(DATA_DEVICE, shape.slow_disk_ns), (LOG_DEVICE, shape.slow_log_ns)] {
+            if let (Some(ns), Some(medium)) = (slow_ns, &mut hardware.device_mut(name).medium) {
+                medium.service = ReadWrite::both(Law::Exponential(ns));
+            }
+        }
         let flash = hardware.device_mut(LOG_DEVICE).clone();
         for (name, is_there) in [(SECOND_DEVICE, shape.second_log.is_some()), (CACHE_DEVICE, shape.cache.is_some())] {
             is_there.then(|| hardware.devices.insert(name.to_owned(), flash.clone()));
         }
-        Machines { network, media: Media::new(), seed, clock_gains_ppm, hardware, starts: Cell::new(0) }
+        let slow = shape.slow_log.map(|(at_ns, ns)| {
+            let from = Instant::from_ns(TROUBLE_FROM_NS + at_ns);
+            let factor = ns as f64 / LOG_WRITE_NS as f64;
+            Slow { device: LOG_DEVICE.to_owned(), from, until: from.plus_ns(SLOW_NS), factor }
+        });
+        let slow = slow.into_iter().collect();
+        Machines { network, media: Media::new(), seed, clock_gains_ppm, slow, hardware, starts: Cell::new(0) }
     }
 
     /// Starts a machine. These of its operations fail.
@@ -90,8 +106,9 @@ impl Machines {
         let error = |kind, device: &str, nth| ErrorAt { kind, device: Some(device.to_owned()), nth };
         let of_log = failing.log_write.map(|nth| error(OpKind::Write, LOG_DEVICE, nth));
         let injuries = failing.of_data.iter().map(|(kind, nth, injury)| (error(*kind, DATA_DEVICE, *nth), *injury));
-        let faults =
-            FaultPlan { errors: of_log.into_iter().collect(), injuries: injuries.collect(), ..FaultPlan::default() };
+        let (errors, injuries) = (of_log.into_iter().collect(), injuries.collect());
+        let slow = if number == 0 { self.slow.clone() } else { Vec::new() };
+        let faults = FaultPlan { errors, injuries, slow, ..FaultPlan::default() };
         let options = Options { seed, faults: Some(faults), jitter: true, discard: Vec::new() };
         let driver = VirtualDriver::on_network(self.hardware.clone(), options, media, self.network.attach(number));
         Executor::new(Box::new(driver.with_clock(self.clock(number))), Order::Seeded(seed))

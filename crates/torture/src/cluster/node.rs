@@ -1,13 +1,14 @@
 //! The program of a node: it joins the server, and runs transactions as long as it can.
 
 use super::actor::{NodeActor, Tables};
-use super::course::Course;
+use super::course::{Course, Departure};
 use super::named::Named;
 use super::set_orders;
 use super::sets::SetOperation;
 use super::shape::{LOG, PAGES, TREE};
 use super::snapshots::ClusterReader;
 use super::things::{self, ThingOperation};
+use super::unseen::LockedUnseen;
 use super::{ClusterEvent, ClusterStep};
 use crate::history::{Level, Span};
 use base::Random;
@@ -25,6 +26,7 @@ pub(super) struct NodeProgram {
     pub server: SocketAddr,
     pub own: SocketAddr,
     pub random: Random,
+    pub departure: Rc<Departure>,
 }
 
 /// How long a node that cannot join waits before it tries again.
@@ -36,6 +38,7 @@ impl NodeProgram {
             let Some((client, tables)) = self.join().await else { continue };
             self.course.note_answer(self.number, &self.executor);
             self.course.set_client(self.number, Some(client.clone()));
+            self.departure = self.course.begin_stay(self.number);
             let mut workers: Vec<_> =
                 (0..self.course.shape.transactions).map(|_| self.start_worker(&client, tables)).collect();
             if self.course.shape.snapshot_readers.contains(&self.number) {
@@ -98,9 +101,10 @@ impl NodeProgram {
             number: self.number,
             random: Random::stream(word, "transactions"),
             of_savepoints: Random::stream(word, "savepoints"),
+            of_unseen: Random::stream(word, "unseen"),
         };
-        let client = client.clone();
-        self.executor.spawn(async move { worker.work(&client, tables).await })
+        let (client, executor, departure) = (client.clone(), self.executor.clone(), Rc::clone(&self.departure));
+        self.executor.spawn(async move { departure.precedes(&executor, worker.work(&client, tables)).await })
     }
 }
 
@@ -109,8 +113,8 @@ impl NodeProgram {
         let random = Random::stream(self.random.word(), "snapshots");
         let (executor, course) = (self.executor.clone(), Rc::clone(&self.course));
         let mut reader = ClusterReader { executor, course, number: self.number, random, tables };
-        let client = client.clone();
-        self.executor.spawn(async move { reader.work(&client).await })
+        let (client, executor, departure) = (client.clone(), self.executor.clone(), Rc::clone(&self.departure));
+        self.executor.spawn(async move { departure.precedes(&executor, reader.work(&client)).await })
     }
 }
 
@@ -121,6 +125,7 @@ struct NodeWorker {
     number: u32,
     random: Random,
     of_savepoints: Random,
+    of_unseen: Random,
 }
 
 impl NodeWorker {
@@ -216,7 +221,8 @@ impl NodeWorker {
         } else {
             None
         };
-        let is_of_records = is_of_records || of_things.is_some() || of_set.is_some();
+        let unseen = LockedUnseen::draw(&mut self.of_unseen, shape.looks_unseen && !only_reads);
+        let is_of_records = is_of_records || of_things.is_some() || of_set.is_some() || unseen.is_some();
         let does_with_objects = shape.objects_on_page > 1 && choice >= 12;
         // Where records are changed in place, what is not waited for is taken back, and its transaction goes on with the locks that it has.
         let is_taken_back = shape.stays_in_place && is_of_records && patience_ns.is_some();
@@ -224,6 +230,9 @@ impl NodeWorker {
             actor.set_savepoint();
         }
         let operation = async {
+            if let Some(unseen) = unseen {
+                return actor.look_at_locked(unseen, last).await;
+            }
             if let Some(of_set) = of_set {
                 return actor.use_set(of_set).await;
             }

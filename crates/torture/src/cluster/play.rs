@@ -25,7 +25,7 @@ use std::rc::Rc;
 use virtual_driver::OneWay;
 
 /// When trouble begins: then all nodes have joined for the first time.
-const TROUBLE_FROM_NS: u64 = 500 * MILLISECOND_NS;
+pub(super) const TROUBLE_FROM_NS: u64 = 500 * MILLISECOND_NS;
 /// How long it is waited for a step, and how often it is looked for.
 const STEP_PATIENCE_NS: u64 = 400 * MILLISECOND_NS;
 const STEP_LOOK_NS: u64 = 100 * MICROSECOND_NS;
@@ -210,7 +210,8 @@ impl<'a> ClusterScenario<'a> {
     /// What the machine is doing that this is done to.
     fn step_of(&self, act: &Act) -> Option<ClusterStep> {
         match act {
-            Act::Link { node, .. } | Act::EndNode { node, .. } | Act::Grant { node, .. } => self.course.step(*node),
+            Act::Link { node, .. } | Act::EndNode { node, .. } => self.course.step(*node),
+            Act::Grant { node, .. } | Act::Leave { node } => self.course.step(*node),
             Act::Peers { nodes, .. } => self.course.step(nodes.0),
             Act::EndServer { .. } | Act::CloseServer { .. } | Act::Pause { machine: 0, .. } => self.server_step(),
             Act::FillDevice { .. } | Act::FreeDevice | Act::ChangePartitions { .. } => self.server_step(),
@@ -250,6 +251,11 @@ impl<'a> ClusterScenario<'a> {
                     self.hit(fault, step);
                     self.end_node(node, fault);
                     self.plan_after(down_ns, Act::StartNode { node });
+                }
+            }
+            Act::Leave { node } => {
+                if self.course.leave(node, &self.executors[node as usize]) {
+                    self.hit(ClusterFault::Left, step);
                 }
             }
             Act::Pause { machine, ns } => {
@@ -318,6 +324,7 @@ impl<'a> ClusterScenario<'a> {
             }
             ClusterFault::Kill
             | ClusterFault::PowerCut
+            | ClusterFault::Left
             | ClusterFault::Grant
             | ClusterFault::Closed
             | ClusterFault::Paused
@@ -399,6 +406,7 @@ impl<'a> ClusterScenario<'a> {
             server: self.machines.address(0),
             own: self.machines.address(node),
             random: Random::stream(self.seed, &format!("node {node} from {life}")),
+            departure: Rc::default(),
         };
         self.course.enter(node, ClusterStep::Join);
         self.programs.insert(node, executor.spawn(program.run()));
@@ -488,6 +496,7 @@ impl<'a> ClusterScenario<'a> {
         for (event, count) in [
             (ClusterEvent::Joined, counts.joined),
             (ClusterEvent::Unheard, counts.unheard),
+            (ClusterEvent::GoneCommitting, counts.gone_committing),
             (ClusterEvent::Undecided, counts.undecided_commits),
             (ClusterEvent::Forwarded, counts.forwards),
             (ClusterEvent::Refused, counts.refusals),

@@ -1,7 +1,7 @@
 //! What goes wrong in one seed, and when.
 
 use super::named::name_of;
-use super::shape::{ARRIVALS, LOG, OFFERS, PAGES, STOCK, THINGS, TREE, has_upkeep};
+use super::shape::{ARRIVALS, LOG, OFFERS, PAGES, STOCK, THINGS, TREE, has_departures, has_upkeep};
 use super::{ClusterFault, ClusterOptions, ClusterShape, ClusterStep, space};
 use base::Random;
 use base::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
@@ -46,6 +46,10 @@ pub(super) enum Act {
         down_ns: u64,
     },
     StartNode {
+        node: u32,
+    },
+    /// A node leaves its server, and comes again as another one.
+    Leave {
         node: u32,
     },
     /// The server ends, and is started again after so long; then it ends once more after so long.
@@ -162,6 +166,14 @@ impl Schedule {
         if has_upkeep(seed) && drawing.random.chance(0.4) {
             drawing.pause_twice();
         }
+        let (random, planned) = (Random::stream(seed, "cluster nodes that leave"), drawing.planned);
+        let mut drawing = Drawing { random, shape, planned };
+        if has_departures(seed) {
+            (0..drawing.random.between(1, 3)).for_each(|_| drawing.leave_server());
+        }
+        let (random, planned) = (Random::stream(seed, "cluster end beside slow log"), drawing.planned);
+        let mut drawing = Drawing { random, shape, planned };
+        drawing.end_beside_slow_log();
         let mut planned = drawing.planned;
         planned.extend(space::draw(seed, shape));
         planned.sort_by_key(|planned| planned.at_ns);
@@ -306,6 +318,14 @@ impl Drawing<'_> {
         self.plan(at_ns, step, Act::Pause { machine, ns });
     }
 
+    /// A node leaves its server, most of the time while it commits.
+    fn leave_server(&mut self) {
+        let node = self.random.between(1, u64::from(self.shape.nodes)) as u32;
+        let at_ns = self.random.below(self.shape.trouble_ns);
+        let step = if self.random.chance(0.6) { Some(ClusterStep::Commit) } else { self.step(false) };
+        self.plan(at_ns, step, Act::Leave { node });
+    }
+
     /// A machine is paused for about a lease, and again when it has hardly woken; perhaps its server is started again meanwhile.
     fn pause_twice(&mut self) {
         let machine = self.random.below(u64::from(self.shape.nodes) + 1) as u32;
@@ -318,6 +338,13 @@ impl Drawing<'_> {
             let (fault, down_ns, after_ns) = (self.ending(), self.random_ms(300), self.random_ms(2_000));
             self.plan(at_ns + after_ns, None, Act::EndServer { fault, down_ns, again_ns: None });
         }
+    }
+
+    /// The server ends while its log is slow, in most of the seeds in which that is so.
+    fn end_beside_slow_log(&mut self) {
+        let Some((at_ns, ns)) = self.shape.slow_log.filter(|_| self.random.chance(0.7)) else { return };
+        let (fault, at_ns) = (self.ending(), at_ns + self.random.below(ns));
+        self.plan(at_ns, None, Act::EndServer { fault, down_ns: 0, again_ns: None });
     }
 
     fn random_ms(&mut self, most: u64) -> u64 {

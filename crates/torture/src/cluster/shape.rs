@@ -1,6 +1,6 @@
 //! What one seed's cluster is.
 
-use super::{ClusterOptions, own_snapshots, set_orders, sets, space, things};
+use super::{ClusterOptions, own_snapshots, set_orders, sets, space, things, unseen};
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
 use engine::catalog::{Locking, Organization};
@@ -44,6 +44,10 @@ pub struct ClusterShape {
     pub record_committers: Vec<u32>,
     /// The probability that a transaction goes back to savepoints now and then. None does in most seeds.
     pub savepoints: f64,
+    /// Whether transactions have pages locked now and then before they look at them.
+    pub looks_unseen: bool,
+    /// When writes of the server's log that begin take long, in nanoseconds from the beginning of trouble, and how long. None do in most seeds.
+    pub slow_log: Option<(u64, u64)>,
     /// The nodes, by number, that read snapshots beside their transactions.
     pub snapshot_readers: Vec<u32>,
     /// How many bytes the server has for what pages were before, if they are few.
@@ -93,6 +97,11 @@ pub struct ClusterShape {
     pub disk_fails: bool,
     /// Whether that device is full at times, and partitions are made and dropped beside nodes.
     pub fills: bool,
+    /// How long the server's data device takes in the mean, in nanoseconds, where it is slow: in half of the seeds in which nodes leave, so that
+    /// their commits take some time. The server has as few frames then as it may.
+    pub slow_disk_ns: Option<u64>,
+    /// The same of its log's device.
+    pub slow_log_ns: Option<u64>,
     /// How many millionths each machine's clock gains on the slowest that there may be, the server's first. None if all clocks agree.
     pub clock_gains_ppm: Option<Vec<u64>>,
 }
@@ -115,6 +124,8 @@ impl fmt::Debug for ClusterShape {
             .field("keeps_write_locks", &self.keeps_write_locks)
             .field("record_committers", &self.record_committers)
             .field("savepoints", &self.savepoints)
+            .field("looks_unseen", &self.looks_unseen)
+            .field("slow_log", &self.slow_log)
             .field("snapshot_readers", &self.snapshot_readers)
             .field("snapshot_room", &self.snapshot_room)
             .field("reads_own", &self.reads_own)
@@ -137,6 +148,8 @@ impl fmt::Debug for ClusterShape {
             .field("is_durable", &self.is_durable)
             .field("disk_fails", &self.disk_fails)
             .field("fills", &self.fills)
+            .field("slow_disk_ns", &self.slow_disk_ns)
+            .field("slow_log_ns", &self.slow_log_ns)
             .field("clock_gains_ppm", &self.clock_gains_ppm)
             .finish()
     }
@@ -144,12 +157,16 @@ impl fmt::Debug for ClusterShape {
 
 /// How many records there may be in the tree.
 pub(super) const KEYS_MAX: u64 = 16;
+/// How many frames the server has, at least.
+const FRAMES_MIN: u64 = 12;
 /// How many frames more a node has for each further transaction that it runs at a time.
 const FRAMES_MORE: usize = 12;
 /// How many frames more a node and the server have where there are long values and indexes: all pages of a commit are in memory.
 const FRAMES_OF_THINGS: (usize, usize) = (48, 240);
 /// How often operations are on records, at least, where these are changed in place.
 const RECORDS_IN_PLACE: f64 = 0.7;
+/// The same where pages of records are locked before they are looked at.
+const RECORDS_UNSEEN: f64 = 0.4;
 /// The pages' size, in bytes.
 const PAGE_SIZE: usize = 1024;
 
@@ -183,8 +200,10 @@ impl ClusterShape {
         // In three of eight seeds, so that there are some with each algorithm.
         let things = if (4..7).contains(&(seed % 8)) { of_things.between(4, 40) } else { 0 };
         let (of_node, of_server) = if things > 0 { FRAMES_OF_THINGS } else { (0, 0) };
+        let looks_unseen = unseen::is_of(seed);
         let has_upkeep = has_upkeep(seed);
         let drawn = |concern: &str, share| has_upkeep && Random::stream(seed, concern).chance(share);
+        let slow_disk_ns = draw_slow(seed, "cluster slow disk");
         let is_durable = !drawn("cluster durability", 0.25);
         let checkpoint = checkpoint::Policy {
             log_bytes: Some(of_log.between(16, 256) << 10),
@@ -206,16 +225,20 @@ impl ClusterShape {
             keeps_write_locks: within.chance(0.6),
             record_committers: (1..=nodes).filter(|_| of_commits.chance(0.5)).collect(),
             savepoints: if (5..7).contains(&(seed % 7)) { 0.6 } else { 0.0 },
+            looks_unseen,
+            slow_log: draw_slow_log(&mut Random::stream(seed, "cluster slow log"), looks_unseen, options),
             snapshot_readers: (1..=nodes).filter(|_| has_snapshots && of_snapshots.chance(0.8)).collect(),
             snapshot_room: of_snapshots.chance(0.4).then(|| of_snapshots.between(2, 32) as usize * PAGE_SIZE),
             reads_own: own_snapshots::is_of(seed),
             frames: (
                 random.between(12, 24) as usize + frames_more + of_node,
-                random.between(12, 40) as usize + of_server,
+                random.between(FRAMES_MIN, if slow_disk_ns.is_some() { FRAMES_MIN } else { 40 }) as usize + of_server,
             ),
             operations_max: random.between(2, 5),
             records: if random.chance(0.5) { random.unit() * 0.8 } else { 0.0 }.max(if stays_in_place {
                 RECORDS_IN_PLACE
+            } else if looks_unseen {
+                RECORDS_UNSEEN
             } else {
                 0.0
             }),
@@ -237,6 +260,8 @@ impl ClusterShape {
             is_durable,
             disk_fails: is_durable && drawn("cluster disk", 0.4),
             fills: space::is_of(seed),
+            slow_disk_ns,
+            slow_log_ns: draw_slow(seed, "cluster slow log"),
             clock_gains_ppm: draw_clocks(&mut Random::stream(seed, "cluster clocks"), nodes),
         }
     }
@@ -288,6 +313,25 @@ impl ClusterShape {
 /// Whether the server is closed, paused, has other devices than most, such as fail, or nodes of one name.
 pub(super) fn has_upkeep(seed: u64) -> bool {
     Random::stream(seed, "cluster upkeep").chance(0.3)
+}
+
+/// Whether nodes leave.
+pub(super) fn has_departures(seed: u64) -> bool {
+    Random::stream(seed, "cluster departures").chance(0.25)
+}
+
+/// How long a device takes, in half of those seeds.
+fn draw_slow(seed: u64, concern: &str) -> Option<u64> {
+    let mut random = Random::stream(seed, concern);
+    let ns = random.between(1, 20) * MILLISECOND_NS;
+    (has_departures(seed) && random.chance(0.5)).then_some(ns)
+}
+
+/// In a tenth of the seeds, and in more of those in which what is not answered may be seen: for longer than a lease.
+fn draw_slow_log(random: &mut Random, looks_unseen: bool, options: ClusterOptions) -> Option<(u64, u64)> {
+    let is_slow = random.chance(if looks_unseen { 0.5 } else { 0.1 });
+    let at_ns = random.below(options.seconds_max * SECOND_NS / 2);
+    is_slow.then(|| (at_ns, random.between(3_000, 7_000) * MILLISECOND_NS))
 }
 
 /// In a third of those seeds.
