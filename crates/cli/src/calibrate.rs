@@ -69,7 +69,7 @@ pub struct Arguments {
     /// The device shows the delays of this description
     #[arg(long, value_name = "NAME")]
     described: Option<String>,
-    /// Less is measured, in less than a minute
+    /// Less is measured, in less than a minute where nothing else runs
     #[arg(long)]
     quick: bool,
     /// Size of the temporary file: that of the data

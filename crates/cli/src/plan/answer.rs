@@ -77,23 +77,28 @@ pub fn answer<'a>(plan: &'a Plan, found: &'a Found) -> Answer<'a> {
 
 /// Which limit keeps all candidates out, and which of them is nearest to keeping all.
 fn infeasible(plan: &Plan, found: &Found, compared: &[(&Candidate, &Figures)]) -> PlanError {
+    let is_untried = |tried: &&Tried| tried.unfit.is_none() && tried.figures.is_none() && tried.failure.is_none();
+    let untried = found.tried.iter().filter(is_untried).count();
     let broken =
         compared.iter().filter_map(|(candidate, figures)| Some((plan.limits.worst(figures)?, *candidate, *figures)));
     if let Some((worst, candidate, figures)) = broken.min_by(|a, b| a.0.used.total_cmp(&b.0.used)) {
+        let untried = match untried {
+            0 => String::new(),
+            _ => format!("; the time was over before {untried} others had run: --resume goes on with them"),
+        };
         let nearest = format!(
-            "{}: {} {} a month, 99 % within {} ms, {} transactions/s, which is {} times what '{}' allows",
+            "{}: {} {} a month, 99 % within {} ms, {} transactions/s, which misses '{}' by a factor of {}{untried}",
             candidate.name(),
             grouped_decimal(figures.cost_per_month, 2),
             plan.currency,
             grouped_decimal(figures.p99_us / 1e3, 2),
             grouped_decimal(figures.throughput_per_s, 0),
-            grouped_decimal(worst.used, 2),
-            worst.limit
+            worst.limit,
+            grouped_decimal(worst.used, 3)
         );
         return PlanError::Infeasible { limit: worst.limit, nearest };
     }
-    let is_untried = |tried: &Tried| tried.unfit.is_none() && tried.figures.is_none() && tried.failure.is_none();
-    if found.tried.iter().any(is_untried) {
+    if untried > 0 {
         let nearest = "unknown: the time was over before a run had ended".to_owned();
         return PlanError::Infeasible { limit: "time".to_owned(), nearest };
     }

@@ -3,7 +3,7 @@
 use crate::Failure;
 use crate::table::table;
 use base::units::{format_duration_ns, grouped};
-use node::message::{ClientId, Transaction};
+use node::message::ClientId;
 use node::survey::{PageState, Survey};
 
 pub const SERVES_NONE: &str =
@@ -70,7 +70,8 @@ fn time(ns: u64) -> String {
 }
 
 fn nodes(survey: &Survey) -> String {
-    let mut text = format!("{} nodes, served for {}; {}", survey.nodes.len(), time(survey.served_ns), survey.algorithm);
+    let joined = survey.nodes.iter().filter(|node| !node.is_gone).count();
+    let mut text = format!("{joined} nodes, served for {}; {}", time(survey.served_ns), survey.algorithm);
     if survey.is_gathering {
         text += "; no write lock is granted while nodes of the server before may have leases";
     }
@@ -80,6 +81,7 @@ fn nodes(survey: &Survey) -> String {
     let rows = survey.nodes.iter().map(|node| {
         let held = || survey.held.iter().filter(|held| held.client == node.client);
         let lease = match node.lease_left_ns {
+            _ if node.is_gone => "gone, but for commits".to_owned(),
             _ if node.is_revoked => "lost a grant".to_owned(),
             Some(left) => time(left),
             None => "without end".to_owned(),
@@ -151,15 +153,54 @@ fn holders(survey: &Survey, page: &PageState) -> String {
     }
     for waiter in &page.waiting {
         let what = if waiter.is_write { "to write" } else { "to read" };
-        let of = match waiter.transaction {
-            // The one that has asked has ended, or ends, and another one may wait.
-            Transaction::NONE => String::new(),
-            Transaction(number) => format!(", transaction {number}"),
-        };
+        // One that has asked may have ended, or end.
+        let of = waiter.transaction.map_or_else(String::new, |of| format!(", transaction {}", of.0));
         rows.push(vec![named(survey, waiter.client), format!("waits {what}{of}")]);
     }
     if rows.is_empty() {
         return format!("no node has a copy of page {} of '{}'", grouped(u64::from(page.page)), page.partition);
     }
     table(&["node", ""], 2, rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use node::message::Transaction;
+    use node::survey::{NodeState, Waiter};
+
+    fn node(client: u32, is_gone: bool) -> NodeState {
+        NodeState {
+            client: ClientId(client),
+            name: None,
+            address: "10.0.0.2:7000".parse().expect("an address"),
+            joined_ns: 1,
+            lease_left_ns: None,
+            is_revoked: false,
+            is_gone,
+            waiting: 0,
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_gone_and_a_request_of_no_transaction_are_shown_as_that() {
+        let waiter = |transaction| Waiter { client: ClientId(4), transaction, is_write: false };
+        let page = PageState {
+            partition: "account".to_owned(),
+            page: 0,
+            writer: Some((ClientId(3), Transaction(8))),
+            holders: Vec::new(),
+            waiting: vec![waiter(None), waiter(Some(Transaction(9)))],
+        };
+        let survey = Survey { nodes: vec![node(3, true), node(4, false)], page: Some(page), ..Survey::default() };
+        let answer = |question: NodesQuestion, json| question.answer(&survey, json).expect("it can be shown");
+        let nodes = answer(NodesQuestion::Nodes, false);
+        assert!(nodes.starts_with("1 nodes,") && nodes.contains("gone") && nodes.contains("without end"), "{nodes}");
+        let holders = || NodesQuestion::Holders("account".to_owned(), 0);
+        let shown = answer(holders(), true);
+        assert!(shown.contains("\"transaction\":null") && shown.contains("\"transaction\":9"), "{shown}");
+        let shown = answer(holders(), false);
+        assert!(shown.contains("waits to read, transaction 9"), "{shown}");
+        assert!(shown.lines().any(|line| line.trim_end().ends_with("waits to read")), "{shown}");
+    }
 }

@@ -63,6 +63,7 @@ fn is_of_programs(fault: ClusterFault) -> bool {
         fault,
         ClusterFault::Kill
             | ClusterFault::PowerCut
+            | ClusterFault::Left
             | ClusterFault::Grant
             | ClusterFault::Closed
             | ClusterFault::Paused
