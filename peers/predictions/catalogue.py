@@ -195,7 +195,7 @@ class Ground:
             self.mount.mkdir(exist_ok=True)
             self.clear()
             with open(self.image, "wb") as file:
-                file.truncate(4 << 30)
+                file.truncate(8 << 30)
             self.loop = output("losetup", "--find", "--show", "--direct-io=on", self.image).strip()
             output("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard", self.loop)
             output("mount", self.loop, self.mount)
