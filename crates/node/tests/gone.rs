@@ -1,13 +1,13 @@
 //! A node that leaves its server while its commit waits there for a page from the disk.
 
-use crate::counting::{client_settings, counters, settings};
+use crate::counting::{counters, join, settings};
 use crate::machines::Machines;
 use base::time::MILLISECOND_NS;
 use base::{Instant, PageId, PartitionId};
 use engine::canary::{self, Canary};
 use engine::{Database, Result, Settings};
 use entresol_node::channel::Plain;
-use entresol_node::page_client::{NodeInternals, PageClient};
+use entresol_node::page_client::PageClient;
 use entresol_node::page_server::{PageServer, ServerInternals, ServerSettings};
 use executor::{Cluster, Executor};
 use std::net::SocketAddr;
@@ -43,14 +43,6 @@ async fn serve(executor: Executor, address: SocketAddr) -> (PageServer, Partitio
     let transport = Rc::new(Plain(executor.for_users()));
     let server = PageServer::serve(&database, transport, address, ServerSettings::default()).await;
     (server.expect("the port is free"), counters)
-}
-
-async fn join(executor: Executor, (server, own): (SocketAddr, SocketAddr), counters: PartitionId) -> PageClient {
-    let transport = Rc::new(Plain(executor.for_users()));
-    let client = PageClient::join(&executor, transport, server, client_settings(own, 40)).await;
-    let client = client.expect("it is let in");
-    client.attach(counters);
-    client
 }
 
 /// Reads one page and changes another one, commits that when the server has that on its disk alone, and leaves at once.

@@ -1,19 +1,16 @@
 //! Requests for pages that go on for another transaction than the one that has made them, at nodes that are far from their server.
 
-use crate::counting::{client_settings, serve};
+use crate::counting::{join, serve};
 use crate::machines::Machines;
 use base::time::MILLISECOND_NS;
-use base::{Instant, PageId, PartitionId};
+use base::{Instant, PageId};
 use engine::{Error, Result};
 use entresol_node::algorithm;
-use entresol_node::channel::Plain;
-use entresol_node::page_client::{NodeInternals, PageClient};
+use entresol_node::page_client::PageClient;
 use entresol_node::page_server::ServerInternals;
 use executor::{Cluster, Executor};
 use std::future::poll_fn;
-use std::net::SocketAddr;
 use std::pin::pin;
-use std::rc::Rc;
 use std::task::{Context, Poll};
 
 /// So far that what is renewed of a lease is over for most of the time.
@@ -33,14 +30,6 @@ struct WantedPages {
     first: PageId,
     second: PageId,
     last: PageId,
-}
-
-async fn join(executor: Executor, (server, own): (SocketAddr, SocketAddr), counters: PartitionId) -> PageClient {
-    let transport = Rc::new(Plain(executor.for_users()));
-    let client = PageClient::join(&executor, transport, server, client_settings(own, 40)).await;
-    let client = client.expect("it is let in");
-    client.attach(counters);
-    client
 }
 
 /// Has the last page from early on, and wants to write the first one, and then the second.

@@ -156,6 +156,15 @@ pub async fn sum(client: &PageClient, counters: PartitionId) -> engine::Result<u
     Ok(sum)
 }
 
+/// A node of its own that has joined, with room for forty pages.
+pub async fn join(executor: Executor, (server, own): (SocketAddr, SocketAddr), counters: PartitionId) -> PageClient {
+    let transport = Rc::new(Plain(executor.for_users()));
+    let client = PageClient::join(&executor, transport, server, client_settings(own, 40)).await;
+    let client = client.expect("it is let in");
+    client.attach(counters);
+    client
+}
+
 pub fn client_settings(address: SocketAddr, frames: usize) -> page_client::ClientSettings {
     let buffer = buffer::Settings { frames, page_size: PAGE_SIZE, cleaner: false, ..buffer::Settings::default() };
     page_client::ClientSettings {
