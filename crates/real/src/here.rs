@@ -64,6 +64,14 @@ impl RealDriver {
         file.mapping.as_mut().map_or(Ok(()), |mapping| mapping.end_resize(&file.file, &path))
     }
 
+    /// Hands what the operating system has been given to the descriptions: a device gets nothing before that, and what the thread pays for
+    /// handing it over does not pass while the device works.
+    pub(crate) fn delay_handed_over(&mut self) {
+        let mut slots = std::mem::take(&mut self.undelayed);
+        slots.drain(..).for_each(|slot| self.delay(slot));
+        self.undelayed = slots;
+    }
+
     /// Hands a transfer to its device's description.
     pub(crate) fn delay(&mut self, slot: u32) {
         let now = self.now();

@@ -69,6 +69,8 @@ pub struct RealDriver {
     pub(crate) files: FileTable,
     sockets: SocketTable,
     pub(crate) flights: FlightTable,
+    /// Transfers that their devices' descriptions begin at the next park.
+    pub(crate) undelayed: Vec<u32>,
     /// What ended without the kernel; delivered by the next park.
     pub(crate) ready: Vec<Completion>,
     results: Vec<(u32, i32)>,
@@ -150,6 +152,7 @@ impl RealDriver {
             files: FileTable::default(),
             sockets: SocketTable::default(),
             flights: FlightTable::default(),
+            undelayed: Vec::new(),
             ready: Vec::new(),
             results: Vec::new(),
             answers: Vec::new(),
@@ -226,8 +229,10 @@ impl RealDriver {
             outcome: None,
         };
         let slot = self.flights.insert(token, Flight::Transfer(transfer));
-        if delayed {
-            self.delay(slot);
+        match access {
+            Access::Asynchronous if delayed => self.undelayed.push(slot),
+            _ if delayed => self.delay(slot),
+            _ => {}
         }
         match access {
             _ if mapped => self.copy_here(slot),
@@ -456,6 +461,10 @@ impl Driver for RealDriver {
     /// If called by another thread than the one that opened the driver, and with the panic of a computation.
     fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
         let before = done.len();
+        if !self.undelayed.is_empty() {
+            self.mechanism.wait(Some(Duration::ZERO), &mut self.results);
+            self.delay_handed_over();
+        }
         loop {
             let limit = self.wait_limit(until);
             if limit.is_none() && self.has_no_waker() {

@@ -105,6 +105,23 @@ fn a_described_device_takes_the_time_of_its_description() {
 }
 
 #[test]
+fn a_described_device_begins_what_it_is_asked_when_the_thread_has_nothing_else_to_run() {
+    let directory = scratch();
+    let mut subject = open(directory.path(), described(false, "medium = { servers = 1, service = \"30 ms\" }"));
+    let file = subject.create("late", PAGE as u64);
+    let buffer = subject.frame(PAGE, 7);
+    let asked = subject.driver.now();
+    let token = subject.submit(write(file, 0, buffer, Access::Asynchronous));
+    while subject.driver.now().since_ns(asked) < 30_000_000 {
+        std::hint::spin_loop();
+    }
+    let parked = subject.driver.now();
+    subject.await_all(&[token]);
+    let took_ms = subject.driver.now().since_ns(parked) / 1_000_000;
+    assert!(took_ms >= 30, "the operating system has it from the park on, as those of other devices: {took_ms} ms");
+}
+
+#[test]
 fn a_synchronous_access_holds_the_thread_as_long_as_described() {
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else { return println!("skipped: no memory file system") };
     let nvem = "medium = { servers = 1, service = \"300 us\" }\nsynchronous = true";
