@@ -7,6 +7,7 @@ mod description;
 mod device;
 pub mod fit;
 mod fresh;
+mod idle;
 mod in_process;
 mod least_squares;
 pub mod loopback;
@@ -29,7 +30,7 @@ use budget::Budget;
 use clap::Args;
 use cpu::{EngineExtent, EngineRun};
 use device::{DeviceExtent, DeviceMeasured};
-use devices::{Cpu, Device, Hardware};
+use devices::{ColdCaches, Cpu, Device, Hardware};
 use driver::{Fault, FaultKind};
 use entresol::configuration::Configuration;
 use loopback::{LoopbackExtent, LoopbackMeasured};
@@ -117,6 +118,8 @@ struct Kept {
     runs: Vec<EngineRun>,
     #[serde(default)]
     seldom: Vec<EngineRun>,
+    #[serde(default)]
+    bursts: Option<idle::BurstsSeen>,
     #[serde(default)]
     loopback: Option<LoopbackMeasured>,
 }
@@ -257,14 +260,35 @@ fn calibrated(arguments: &Arguments, keeping: &mut Keeping) -> Result<Calibratio
     for ((work, ..), price) in seldom::SELDOM.into_iter().zip(&seldom) {
         prices.steps_ns[work as usize] = price.map_or(0.0, |price| price.ns);
     }
+    let place = (directory.path(), described.as_ref());
+    prices.behind_sleeps = calibrated_bursts(place, if arguments.quick { 3 } else { 11 }, keeping)?;
     let loopback_extent = if arguments.quick { LoopbackExtent::quick() } else { LoopbackExtent::full() };
     let describe = |loopback: &FittedLoopback| {
         description::text((ENGINE_DEVICE, &fitted.device), &prices, Some(loopback), "fitting nodes")
     };
-    let place = (directory.path(), described.as_ref());
     let loopback = calibrated_loopback(place, (&loopback_extent, &prices.cpu()), describe, keeping)
         .map_err(|failure| failure.to_string());
     Ok(Calibration { measured, fitted, runs, prices, seldom, loopback })
+}
+
+/// Measures what long sleeps cost behind them.
+fn calibrated_bursts(
+    place: (&Path, Option<&Device>),
+    rounds: usize,
+    keeping: &mut Keeping,
+) -> Result<Vec<ColdCaches>, Failure> {
+    let progress = keeping.progress;
+    let seen = match keeping.kept.bursts.take() {
+        Some(known) => known,
+        None => idle::measure(place, rounds, |round| {
+            progress.step("running behind sleeps", round as u64, rounds as u64);
+            go_on()
+        })?,
+    };
+    let cold = seen.cold_caches();
+    keeping.kept.bursts = Some(seen);
+    keeping.keep();
+    Ok(cold)
 }
 
 /// The description whose delays the device shows.

@@ -1,4 +1,5 @@
 use crate::cache::{Cache, CacheKind};
+use crate::cold_caches::{self, ColdCaches};
 use crate::concurrency::{Concurrency, Together};
 use crate::fields::{self, Assignment, Bandwidth, Discipline, ReadWrite, Servers, WriteCache};
 use crate::law::Law;
@@ -114,21 +115,12 @@ pub struct Cpu {
     /// io_uring: with `run-until-wait`. Not by default.
     #[serde(default)]
     pub gathering: bool,
-    /// What a thread finds in its caches when it goes on behind a sleep or an interrupt: with `run-until-wait`. Everything by default.
-    #[serde(default, deserialize_with = "cold_caches")]
-    pub cold_caches: Option<ColdCaches>,
+    /// What a thread finds in its caches when it goes on behind an interrupt or a sleep, by how long that was: with `run-until-wait`.
+    /// Everything by default.
+    #[serde(default, deserialize_with = "cold_caches::parsed")]
+    pub cold_caches: Vec<ColdCaches>,
     /// What the steps of transactions cost.
     pub instructions: Instructions,
-}
-
-/// Caches that the operating system and other programs have used meanwhile.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ColdCaches {
-    /// How many instructions of steps are slower, until the caches are warm.
-    pub instructions: u64,
-    /// How much longer these take, as a share.
-    pub slowdown: f64,
 }
 
 /// Mean numbers of instructions per step: Rahm 1991, table 4.1, and, nothing unless given, the basic operations of System M
@@ -381,14 +373,6 @@ fn footprint<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<(u64, f64
     }
     speeds.sort_by_key(|(bytes, _)| *bytes);
     Ok(speeds)
-}
-
-fn cold_caches<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ColdCaches>, D::Error> {
-    let cold = ColdCaches::deserialize(deserializer)?;
-    if !(0.0..=100.0).contains(&cold.slowdown) {
-        return Err(D::Error::custom(format!("a slowdown is a share from 0 to 100, not {}", cold.slowdown)));
-    }
-    Ok(Some(cold))
 }
 
 impl Cpu {

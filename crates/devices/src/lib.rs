@@ -6,6 +6,7 @@
 
 mod cache;
 mod calendar;
+mod cold_caches;
 mod concurrency;
 mod concurrent;
 mod cpus;
@@ -24,11 +25,12 @@ mod unit;
 pub use base::statistics::StationReport;
 pub use cache::{Cache, CacheCounts, CacheKind, CacheSize};
 pub use calendar::Calendar;
+pub use cold_caches::ColdCaches;
 pub use concurrency::{Concurrency, Laws, Times, Together};
 pub use cpus::Class;
 pub use fields::{Assignment, Bandwidth, Discipline, ReadWrite, Servers, WriteCache};
 pub use hardware::{
-    CALIBRATION_VERSION, ColdCaches, Cpu, Device, Hardware, HardwareError, Instructions, Pauses, Stage, StageDiscipline,
+    CALIBRATION_VERSION, Cpu, Device, Hardware, HardwareError, Instructions, Pauses, Stage, StageDiscipline,
 };
 pub use law::Law;
 pub use limit::{Limit, Limited};

@@ -61,8 +61,17 @@ pub fn text(
             sizes.iter().map(|(bytes, speed)| format!("\"{} KiB\" = {speed:.3}", (bytes >> 10).max(1))).collect();
         let _ = writeln!(text, "footprint = {{ {} }}", sizes.join(", "));
     }
-    if let Some(ColdCaches { instructions, slowdown }) = prices.cpu().cold_caches {
-        let _ = writeln!(text, "cold_caches = {{ instructions = {instructions}, slowdown = {slowdown:.2} }}");
+    let cold = prices.cpu().cold_caches;
+    if !cold.is_empty() {
+        text += "cold_caches = [\n";
+        for ColdCaches { sleep_ns, instructions, slowdown } in cold {
+            let sleep_us = sleep_ns / 1_000;
+            let _ = writeln!(
+                text,
+                "    {{ sleep = \"{sleep_us} us\", instructions = {instructions}, slowdown = {slowdown:.2} }},"
+            );
+        }
+        text += "]\n";
     }
     text += "\n[cpu.instructions]\n";
     for (work, word) in NAMES {
@@ -205,6 +214,7 @@ mod tests {
             system,
             footprint: vec![(1 << 20, 1.0), (1 << 30, 0.625)],
             cold_slowdown: 0.75,
+            behind_sleeps: vec![ColdCaches { sleep_ns: 10_000_000, instructions: 4_000_000, slowdown: 1.5 }],
             explained_ns: Vec::new(),
         };
         let latency = Law::quantiles(vec![(0.0, 4_500), (0.5, 7_250), (1.0, 30_000)]).expect("a law");
@@ -222,7 +232,9 @@ mod tests {
         assert_eq!((cpu.instructions.network_message, cpu.instructions.network_bytes), (1_234, 17));
         assert_eq!((cpu.instructions.network_submission, cpu.instructions.network_wake_up), (Some(0), Some(900)));
         assert_eq!(cpu.instructions.object_reference, 100 * Work::ObjectReference as u64);
-        assert_eq!(cpu.cold_caches, Some(ColdCaches { instructions: 20_000, slowdown: 0.75 }));
+        let cold = [(0, 20_000, 0.75), (10_000_000, 4_000_000, 1.5)];
+        let cold = cold.map(|(sleep_ns, instructions, slowdown)| ColdCaches { sleep_ns, instructions, slowdown });
+        assert_eq!(cpu.cold_caches, cold);
         assert_eq!(cpu.footprint, [(1 << 20, 1.0), (1 << 30, 0.625)]);
     }
 }

@@ -350,7 +350,7 @@ pub fn cpu(costs: SystemCosts) -> Cpu {
         discipline: Discipline::RunUntilWait,
         footprint: Vec::new(),
         wake_latency: Law::NONE,
-        cold_caches: None,
+        cold_caches: Vec::new(),
         gathering: costs.gathering,
         instructions,
     }

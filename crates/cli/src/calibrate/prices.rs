@@ -18,6 +18,8 @@ pub struct StepPrices {
     pub footprint: Vec<(u64, f64)>,
     /// How much longer the first 20 us of steps behind a sleep or an interrupt take, as a share.
     pub cold_slowdown: f64,
+    /// What is slower behind longer sleeps, with the shortest of them first.
+    pub behind_sleeps: Vec<ColdCaches>,
     /// What the prices say each run costs, in nanoseconds.
     pub explained_ns: Vec<f64>,
 }
@@ -27,8 +29,10 @@ impl StepPrices {
     pub fn cpu(&self) -> Cpu {
         // Less than half a percent is not seen.
         let slowdown = (self.cold_slowdown * 100.0).round() / 100.0;
-        let cold = ColdCaches { instructions: COLD_NS as u64, slowdown };
-        Cpu { cold_caches: (slowdown > 0.0).then_some(cold), ..super::fit::cpu(self.system) }
+        let cold = ColdCaches { sleep_ns: 0, instructions: COLD_NS as u64, slowdown };
+        let behind_all = (slowdown > 0.0).then_some(cold).into_iter();
+        let cold_caches = behind_all.chain(self.behind_sleeps.iter().copied()).collect();
+        Cpu { cold_caches, ..super::fit::cpu(self.system) }
     }
 }
 
@@ -112,7 +116,8 @@ pub fn prices(runs: &[EngineRun], costs: SystemCosts) -> StepPrices {
     steps_ns[Work::EndTransaction as usize] = both_ns / 2.0;
     let turns = std::array::from_fn(|turn| found[TURNS + turn]);
     let (system, cold_slowdown) = (costs.with_turns(turns), found[COLD]);
-    StepPrices { steps_ns, system, footprint: cpu.footprint, cold_slowdown, explained_ns }
+    let behind_sleeps = Vec::new();
+    StepPrices { steps_ns, system, footprint: cpu.footprint, cold_slowdown, behind_sleeps, explained_ns }
 }
 
 /// What these prices say that a run costs, in nanoseconds.

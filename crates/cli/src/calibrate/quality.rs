@@ -13,7 +13,8 @@ use super::prices::StepPrices;
 use super::residuals::{self, LawFit, PriceFit, quantile};
 use super::seldom::{SELDOM, SeldomPrice};
 use crate::table::{table, wrapped};
-use base::units::{format_size, grouped, grouped_decimal};
+use base::units::{format_duration_ns, format_size, grouped, grouped_decimal};
+use devices::ColdCaches;
 use serde_json::{Value, json};
 
 /// What a calibration found.
@@ -232,19 +233,26 @@ impl Calibration {
             vec![run.name.clone(), us(run.cpu_ns), us(*explained), percent(explained / run.cpu_ns - 1.0)]
         });
         let system = self.prices.system;
-        let cold = self.prices.cpu().cold_caches;
         let ns = |ns: f64| grouped(ns.round() as u64);
+        let behind = self.prices.cpu().cold_caches.into_iter().map(|cold| {
+            let (first, slowdown) = (format_duration_ns(cold.instructions as f64), percent(cold.slowdown));
+            match cold.sleep_ns {
+                0 => format!("Behind either of these the first {first} of steps take {slowdown} longer."),
+                sleep_ns => {
+                    let sleep = format_duration_ns(sleep_ns as f64);
+                    format!("Behind a sleep of {sleep} the first {first} take {slowdown} longer.")
+                }
+            }
+        });
+        let behind = behind.collect::<Vec<_>>().join(" ");
         let system = format!(
             "A batch of operations takes the engine's thread {} ns, {} ns more if nothing is under way; going to sleep and waking up {} \
-             ns, an interrupt while it runs {} ns; behind these the first {} ns of \
-             steps take {} longer. In the device's mixes an \
-             operation takes {} ns beside these.",
+             ns, an interrupt while it runs {} ns. In the device's mixes an \
+             operation takes {} ns beside these. {behind}",
             ns(system.submission_ns),
             ns(system.notification_ns),
             ns(system.wake_up_ns),
             ns(system.interrupt_ns),
-            grouped(cold.map_or(0, |cold| cold.instructions)),
-            percent(cold.map_or(0.0, |cold| cold.slowdown)),
             ns(self.fitted.costs.operation_ns)
         );
         let header = ["CPU us of a transaction (row of a sort)", "measured", "by the prices", "error"];
@@ -319,6 +327,7 @@ impl Calibration {
                 "interrupts": run.thread[3], "steps": steps.collect::<serde_json::Map<_, Value>>(),
             })
         };
+        let cold = |cold: &ColdCaches| json!({"sleep_ns": cold.sleep_ns, "steps_ns": cold.instructions, "slowdown": cold.slowdown});
         json!({
             "driver": self.measured.driver,
             "file_bytes": self.measured.extent.file_bytes,
@@ -328,7 +337,7 @@ impl Calibration {
             "prices": self.step_prices().iter().map(PriceFit::to_json).collect::<Vec<_>>(),
             "loopback": self.messages_json(),
             "engine": self.runs.iter().zip(&self.prices.explained_ns).map(run).collect::<Vec<_>>(),
-            "cold_slowdown": self.prices.cold_slowdown,
+            "cold_caches": self.prices.cpu().cold_caches.iter().map(cold).collect::<Vec<_>>(),
             "unexplained": self.unexplained(),
             "description": description,
         })

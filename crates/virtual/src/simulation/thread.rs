@@ -34,9 +34,11 @@ pub(super) struct Thread {
     interrupt: u64,
     wake_latency: Law,
     gathering: bool,
-    cold_caches: Option<ColdCaches>,
-    /// Instructions of steps that the caches are cold for yet.
-    cold_instructions: u64,
+    cold_caches: Vec<ColdCaches>,
+    /// What the caches are cold for yet.
+    cold: ColdCaches,
+    /// Since when it has slept, if it does.
+    asleep_since: Instant,
     random: Random,
     /// Operations that wait to be given to the operating system.
     pub(super) batch: Vec<(Token, Op)>,
@@ -61,8 +63,9 @@ impl Thread {
             interrupt: cpu.instructions.interrupt,
             wake_latency: cpu.wake_latency.clone(),
             gathering: cpu.gathering,
-            cold_caches: cpu.cold_caches,
-            cold_instructions: 0,
+            cold_caches: cpu.cold_caches.clone(),
+            cold: ColdCaches::default(),
+            asleep_since: Instant::START,
             random: Random::stream(seed, "thread"),
             batch: Vec::new(),
             landed: Vec::new(),
@@ -76,17 +79,18 @@ impl Thread {
         self.batch.push((token, op));
     }
 
-    /// The caches hold little of what the next steps need.
-    fn cool_caches(&mut self) {
-        self.cold_instructions = self.cold_caches.map_or(0, |cold| cold.instructions);
+    /// Behind a sleep of this length, or an interrupt, the caches hold little of what the next steps need. One that comes soon behind a long
+    /// sleep changes nothing.
+    fn cool_caches(&mut self, sleep_ns: u64) {
+        let colder = ColdCaches::behind(&self.cold_caches, sleep_ns).filter(|cold| cold.cost() > self.cold.cost());
+        self.cold = colder.unwrap_or(self.cold);
     }
 
     /// The instructions as which these of steps count.
     fn warm_caches(&mut self, instructions: u64) -> u64 {
-        let cold = instructions.min(self.cold_instructions);
-        self.cold_instructions -= cold;
-        let slowdown = self.cold_caches.map_or(0.0, |cold| cold.slowdown);
-        instructions + (cold as f64 * slowdown).round() as u64
+        let cold = instructions.min(self.cold.instructions);
+        self.cold.instructions -= cold;
+        instructions + (cold as f64 * self.cold.slowdown).round() as u64
     }
 
     fn has_work(&self) -> bool {
@@ -169,6 +173,8 @@ impl VirtualDriver {
             // What happens at this very moment is at hand, too.
             return self.sleep(Some(self.machine.now()), done);
         }
+        let now = self.machine.now();
+        self.thread.iter_mut().for_each(|thread| thread.asleep_since = now);
         self.gather(until, done)?;
         if done.is_empty() {
             self.sleep(until, done)?;
@@ -223,7 +229,9 @@ impl VirtualDriver {
         let completed = self.port.as_ref().and_then(Port::next_completed).is_some_and(|at| at <= moment);
         let is_called = self.bell.0.load(Ordering::Acquire);
         if !is_due && !completed && !is_called && !thread.has_work() {
-            thread.activity = Activity::Asleep;
+            if std::mem::replace(&mut thread.activity, Activity::Asleep) == Activity::Awake {
+                thread.asleep_since = moment;
+            }
             self.port.iter().for_each(Port::leave_processor);
             return Ok(false);
         }
@@ -307,7 +315,7 @@ impl VirtualDriver {
             thread.used.interrupts += 1;
             let instructions = thread.interrupt;
             if instructions > 0 {
-                thread.cool_caches();
+                thread.cool_caches(0);
             }
             self.run(instructions);
         }
@@ -330,7 +338,7 @@ impl VirtualDriver {
     fn wake_up(&mut self, waited_ns: u64, is_message: bool, done: &mut Vec<Completion>) -> Result<(), Halt> {
         let Some(thread) = &mut self.thread else { unreachable!("there is a thread") };
         thread.used.sleeps += 1;
-        thread.cool_caches();
+        thread.cool_caches(self.machine.now().since_ns(thread.asleep_since));
         let instructions = if is_message { thread.network_wake_up } else { thread.wake_up };
         let latency_ns = thread.wake_latency.draw(&mut thread.random);
         let latency_ns = latency_ns.saturating_sub(waited_ns);

@@ -128,6 +128,33 @@ fn steps_are_slower_while_caches_are_cold() {
 }
 
 #[test]
+fn caches_are_colder_behind_longer_sleeps() {
+    let cold = "cold_caches = [{ instructions = 1_000, slowdown = 0.5 }, { sleep = \"1 ms\", instructions = 10_000, slowdown = 2.0 }]";
+    let (mut bench, file) = bench(&format!("count = 1\n{cold}"), "", None);
+    let steps_take = |instructions, ns, bench: &mut Bench| {
+        let start = bench.driver.now();
+        assert!(bench.driver.compute_alone(instructions, None));
+        assert_eq!(bench.driver.now().since_ns(start), ns);
+    };
+    let sleep_for = |bench: &mut Bench, ns| {
+        let until = bench.driver.now().plus_ns(ns);
+        bench.driver.park(Some(until), &mut Vec::new()).expect("time goes on");
+        assert_eq!(bench.driver.now(), until);
+    };
+    sleep_for(&mut bench, 999_999);
+    steps_take(4_000, 4_500, &mut bench);
+    sleep_for(&mut bench, 1_000_000);
+    steps_take(4_000, 12_000, &mut bench);
+    // A short one does not warm what a long one has cooled.
+    bench.run(read(file, 0, 512));
+    steps_take(4_000, 12_000, &mut bench);
+    steps_take(4_000, 8_000, &mut bench);
+    // Nor does it make them colder than it alone would.
+    bench.run(read(file, 0, 512));
+    steps_take(4_000, 4_500, &mut bench);
+}
+
+#[test]
 fn a_synchronous_access_keeps_the_thread_and_one_cpu() {
     for cpus in [1, 2] {
         let (mut bench, file) = bench(&format!("count = {cpus}"), "interrupt = 9_000\nwake_up = 9_000", None);
