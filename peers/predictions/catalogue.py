@@ -248,8 +248,8 @@ class Ground:
     def hardware(self, device):
         return self.disk / f"hardware-{device}.toml"
 
-    def calibrate(self, devices):
-        """Describes what has no description yet."""
+    def calibrate(self, device):
+        """Describes a device that has no description yet."""
         own = self.hardware("disk")
         calibrate = [entresol_program(), "calibrate"]
         extent = [] if self.arguments.calibrate == "full" else ["--quick"]
@@ -258,12 +258,12 @@ class Ground:
             output(*calibrate, self.disk, *extent, "--size", SIZE, "--output", own, seconds=900)
         # A described device needs no more of this machine than its CPU, which has less to do for a file in memory; the devices
         # come from the configuration.
-        if "described" in devices and not self.hardware("described").exists():
+        if device == "described" and not self.hardware("described").exists():
             say("describing the memory")
             output(*calibrate, self.memory, "--described", DESCRIBED, *extent, "--size", SIZE, "--output", self.hardware("described"),
                    seconds=900)
         slow = self.hardware("throttled")
-        if "throttled" in devices and not slow.exists():
+        if device == "throttled" and not slow.exists():
             say("describing the loop device")
             unlimited = self.disk / "loop.toml"
             output(*calibrate, self.mount, *extent, "--size", SIZE, "--output", unlimited, seconds=900)
@@ -333,11 +333,13 @@ def run_all(arguments, entries):
         stack.callback(ground.close)
         devices = {entry["device"] for entry in left}
         ground.open(devices)
-        ground.calibrate(devices)
+        # Each device's configurations directly behind its calibration: the host under a machine is not the same an hour later.
+        left.sort(key=lambda entry: DEVICES.index(entry["device"]))
         for count, entry in enumerate(left):
             if time.monotonic() - began > arguments.budget * 60:
                 say(f"the budget is spent: {len(left) - count} of {len(entries)} are left; start again to go on")
                 return
+            ground.calibrate(entry["device"])
             say(f"{count + 1} of {len(left)}: {entry['name']} on {entry['device']}")
             line = {**entry, "date": time.strftime("%Y-%m-%d %H:%M"), "load": os.getloadavg()[0]}
             try:
