@@ -57,6 +57,19 @@ fn a_described_machine_is_measured_in_its_steady_state_unless_it_begins_cold() {
     assert!((later - warm).abs() < 0.08, "it is steady: {warm}, {later}");
 }
 
+#[test]
+fn new_pages_of_the_history_are_not_read_on_a_machine_like_this_one() {
+    let directory = workshop();
+    let file = directory.path().join("here.toml");
+    let described = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, described.replace("mips = 1_000", "mips = 1_000\ndiscipline = \"run-until-wait\"")).unwrap();
+    std::fs::write(directory.path().join("small.toml"), "[log]\nsize = \"16 MiB\"\n[buffer]\nsize = \"64 MiB\"")
+        .unwrap();
+    let report = report(directory.path(), &format!("{RUN} --transactions 3000"));
+    assert!(number(&report, "/references/history/misses") > 10.0, "there are new pages: {report:#}");
+    assert_eq!(number(&report, "/io_per_transaction/disk/reads"), 0.0, "{report:#}");
+}
+
 fn contents(directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
     entries.map(|entry| (entry.file_name().into_string().unwrap(), std::fs::read(entry.path()).unwrap())).collect()

@@ -2,6 +2,7 @@
 
 use crate::Failure;
 use crate::progress::Progress;
+use devices::Discipline;
 use engine::Internals;
 use entresol::configuration::{Configuration, LockGranule, Organization, Partition};
 use entresol::{Database, PartitionSpec, Procedures, Store};
@@ -72,13 +73,20 @@ fn load(store: &Store, scale: &Scale, progress: &Progress) -> Result<(), Failure
     let configuration = store.configuration();
     let spec = |name: &str| -> entresol::Result<PartitionSpec> {
         let mut spec = configuration.partition_spec(name, &layout(name, scale, configuration))?;
-        spec.assumed = store.is_virtual();
+        spec.assumed = store.is_virtual() && !(name == HISTORY && formats_new_pages(configuration));
         Ok(spec)
     };
     store.run(async |database| {
         debit_credit::load(database, scale, spec, |records| progress.advance_to(records)).await
     })?;
     Ok(())
+}
+
+/// Whether new pages of the history are formatted in memory, as on the machine that is described. On those of the papers they are read, like
+/// all others that are missed: that is what their figures count.
+fn formats_new_pages(configuration: &Configuration) -> bool {
+    let cpu = configuration.hardware.as_ref().and_then(|hardware| hardware.cpu.as_ref());
+    cpu.is_some_and(|cpu| cpu.discipline == Discipline::RunUntilWait)
 }
 
 /// What a partition is where the configuration leaves it open.
