@@ -16,6 +16,7 @@ use crate::memory::{BufferTable, Regions};
 use crate::options::Options;
 use crate::place::{Identity, Place, identity};
 use crate::request::{Call, Request};
+use crate::slices::Slices;
 use crate::sockets::SocketTable;
 use crate::station::Station;
 use crate::usage::{Entropy, thread_sleeps, unix_ns, wall_ns};
@@ -94,6 +95,7 @@ pub struct RealDriver {
     locks: DirectoryLocks,
     /// What the thread had done when statistics were last restarted.
     used_before: ThreadUse,
+    slices: Slices,
 }
 
 /// The machine's clock.
@@ -170,6 +172,7 @@ impl RealDriver {
             kept_locks: 0,
             locks: options.locks,
             used_before: ThreadUse::default(),
+            slices: Slices::new(),
         })
     }
 
@@ -461,6 +464,7 @@ impl Driver for RealDriver {
     /// If called by another thread than the one that opened the driver, and with the panic of a computation.
     fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
         let before = done.len();
+        self.slices.note_park();
         if !self.undelayed.is_empty() {
             self.mechanism.wait(Some(Duration::ZERO), &mut self.results);
             self.delay_handed_over();

@@ -5,6 +5,8 @@
 //! many others can go on: the system's thread that ends a write, or the one that has the log. A thread that asks for a longer slice is
 //! interrupted by those at once. It gets no less of the processor for that.
 
+use crate::usage::thread_sleeps;
+
 /// The longest slice that Linux gives, in nanoseconds.
 const LONGEST_NS: u64 = 100_000_000;
 
@@ -33,6 +35,58 @@ pub fn give_way_to_woken() -> bool {
     is_usual
         && set_scheduling(Scheduling { runtime: LONGEST_NS, ..known })
         && scheduling().is_some_and(|now| now.runtime == LONGEST_NS)
+}
+
+/// How often a driver is parked between two looks at how its thread runs.
+const PARKS: u32 = 8;
+
+/// The slices of a driver's thread: long ones while it has so much to run that it does not sleep, and its usual ones else, by which it runs as
+/// soon as possible when it wakes up.
+pub(crate) struct Slices {
+    usual: Option<Scheduling>,
+    is_long: bool,
+    parks: u32,
+    sleeps: u64,
+}
+
+impl Slices {
+    /// Those of the calling thread.
+    pub(crate) fn new() -> Slices {
+        // Without slices there are none to be long, and a thread that has long ones keeps them.
+        let usual = scheduling().filter(|known| (1..LONGEST_NS).contains(&known.runtime));
+        Slices { usual, is_long: false, parks: 0, sleeps: 0 }
+    }
+
+    /// The thread has run what it had to, and hands its operations over.
+    #[inline]
+    pub(crate) fn note_park(&mut self) {
+        self.parks += 1;
+        if self.parks == PARKS {
+            self.look();
+        }
+    }
+
+    #[cold]
+    fn look(&mut self) {
+        self.parks = 0;
+        let Some(usual) = self.usual else { return };
+        let sleeps = thread_sleeps();
+        let is_busy = std::mem::replace(&mut self.sleeps, sleeps) == sleeps;
+        if is_busy != self.is_long {
+            let asked = if is_busy { give_way_to_woken() } else { set_scheduling(usual) };
+            self.is_long = is_busy && asked;
+        }
+    }
+}
+
+impl Drop for Slices {
+    fn drop(&mut self) {
+        if self.is_long
+            && let Some(usual) = self.usual
+        {
+            set_scheduling(usual);
+        }
+    }
 }
 
 /// What is known of the calling thread.
@@ -71,5 +125,33 @@ mod tests {
         assert_eq!(gives_way, own.runtime > 0, "a system that tells slices gives them");
         assert_eq!(found.runtime, if gives_way { LONGEST_NS } else { own.runtime });
         assert_eq!(scheduling().map(|now| now.runtime), Some(own.runtime));
+    }
+
+    #[test]
+    #[allow(clippy::disallowed_methods, reason = "its own thread, which is to sleep")]
+    fn a_thread_has_long_slices_while_it_does_not_sleep() {
+        let of_thread = std::thread::spawn(|| {
+            let mut slices = Slices::new();
+            let runtime = || scheduling().expect("every Linux of these years tells it").runtime;
+            let usual = runtime();
+            let mut seen = Vec::new();
+            for sleeps in [true, false, true, false] {
+                // Others may make it wait for its processor, but do not have it sleep.
+                for _ in 0..PARKS {
+                    slices.note_park();
+                }
+                if sleeps {
+                    std::thread::sleep(std::time::Duration::from_millis(1));
+                }
+                seen.push(runtime());
+            }
+            drop(slices);
+            (usual, seen, runtime())
+        });
+        let (usual, seen, last) = of_thread.join().expect("it has not panicked");
+        let long = if usual > 0 { LONGEST_NS } else { 0 };
+        // The first look cannot know, the second one finds a sleep, the third one none.
+        assert_eq!(seen[1..], [usual, long, usual], "{seen:?}");
+        assert_eq!(last, usual, "it is as it was before");
     }
 }
