@@ -330,7 +330,15 @@ impl Versions {
         self.own.of(owner).forget_from(updates, of_sets);
     }
 
-    /// The same of a transaction that has changed no sets: it looks at no versions but those that go.
+    /// Takes out the versions of a transaction's updates, and of its changes of sets, from these numbers on: they will be kept again.
+    fn forget_own_from(&mut self, owner: Owner, updates: usize, of_sets: usize) {
+        self.drop_own((owner, 0), |change| match change {
+            OwnChange::Update(number) => number >= updates,
+            OwnChange::OfSet(number) => number >= of_sets,
+        });
+    }
+
+    /// As [`Versions::roll_back_to`], of a transaction that has changed no sets: it looks at no versions but those that go.
     fn roll_back_updates_to(&mut self, owner: Owner, updates: usize) {
         let stays = |private: &Private| matches!(private.change, OwnChange::Update(number) if number < updates);
         let first = self.own.of(owner).versions.partition_point(stays);

@@ -232,12 +232,19 @@ impl VersionStore {
             let first = {
                 let mut versions = self.versions.borrow_mut();
                 let own = versions.own.of(owner);
+                let mut first_of_sets = None;
                 if is_first {
                     (own.update_left_out, own.of_sets) = (Some(0), 0);
                 } else if let Some(first) = own.of_sets_left_out.take() {
                     own.of_sets = first;
+                    first_of_sets = Some(first);
                 }
-                own.update_left_out.take()
+                let first = own.update_left_out.take();
+                // A version kept since then of all of a record looks as if it covered a change before it that was left out.
+                if first.or(first_of_sets).is_some() {
+                    versions.forget_own_from(owner, first.unwrap_or(usize::MAX), first_of_sets.unwrap_or(usize::MAX));
+                }
+                first
             };
             if let Some(first) = first {
                 for (number, stored) in list.borrow().iter().enumerate().skip(first) {

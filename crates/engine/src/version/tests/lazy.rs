@@ -126,3 +126,67 @@ fn a_record_changed_and_deleted_since_is_found_by_scans_of_the_past() {
     })
     .expect("nothing fails");
 }
+
+/// What covers a change that was left out may not be a version that was kept after it.
+#[test]
+fn a_change_that_was_left_out_is_found_again_below_a_later_one_of_all_of_its_record() {
+    on_a_machine(async |executor| {
+        let (database, notes) = spilling(executor, 1 << 30).await?;
+        let mut old = database.snapshot().await?;
+        for commits in [false, true] {
+            let first = if commits { 10 } else { 20 };
+            let keys = [first, first + 1, first + 2];
+            for key in keys {
+                database.transaction(async |tx| tx.modify(notes, &[key], |bytes| bytes[0] = 1).await).await?;
+            }
+            let mut tx = database.begin().await?;
+            for key in keys {
+                tx.modify(notes, &[key], |bytes| bytes[0] = 2).await?;
+            }
+            tx.put(notes, &[keys[0]], &[3; 200]).await?;
+            tx.delete(notes, &[keys[1]]).await?;
+            tx.modify(notes, &[keys[2]], |bytes| bytes[100] = 3).await?;
+            let mut new = database.snapshot().await?;
+            let committed = |key: u8| [&[1][..], &[key; 199]].concat();
+            for key in keys {
+                assert_eq!(new.get(notes, &[key]).await?, Some(committed(key)), "{key}");
+            }
+            if commits {
+                tx.commit().await?;
+            } else {
+                tx.rollback().await?;
+            }
+            for key in keys {
+                assert_eq!(new.get(notes, &[key]).await?, Some(committed(key)), "{key}, commits: {commits}");
+                assert_eq!(old.get(notes, &[key]).await?, Some(vec![key; 200]), "{key}, commits: {commits}");
+            }
+            database.0.engine.versions.versions.borrow().verify();
+        }
+        Ok(())
+    })
+    .expect("nothing fails");
+}
+
+/// The same of sets, where what covered the change has been discarded since.
+#[test]
+fn a_change_of_a_set_is_found_again_below_a_later_one_though_what_covered_it_is_gone() {
+    on_a_machine(async |executor| {
+        let (database, notes) = spilling(executor, 2 << 10).await?;
+        let stock = database.create_partition(PartitionSpec::set("stock")).await?;
+        database.transaction(async |tx| tx.put(stock, b"a", &[1; 8]).await).await?;
+        let old = database.snapshot().await?;
+        database.transaction(async |tx| tx.put(stock, b"a", &[2; 8]).await).await?;
+        let mut tx = database.begin().await?;
+        tx.put(stock, b"a", &[3; 8]).await?;
+        overwrite(&database, notes, 3).await?;
+        tx.put(stock, b"a", &[4; 8]).await?;
+        let mut new = database.snapshot().await?;
+        assert_eq!(new.get(stock, b"a").await?, Some(vec![2; 8]), "it is not committed");
+        tx.rollback().await?;
+        assert_eq!(new.get(stock, b"a").await?, Some(vec![2; 8]));
+        drop(old);
+        database.0.engine.versions.versions.borrow().verify();
+        Ok(())
+    })
+    .expect("nothing fails");
+}
