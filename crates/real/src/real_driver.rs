@@ -465,16 +465,17 @@ impl Driver for RealDriver {
     fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
         let before = done.len();
         self.slices.note_park();
-        if !self.undelayed.is_empty() {
-            self.mechanism.wait(Some(Duration::ZERO), &mut self.results);
-            self.delay_handed_over();
-        }
         loop {
-            let limit = self.wait_limit(until);
+            // Descriptions begin what the operating system has been given, and nothing is waited for before that.
+            let hands_over = !self.undelayed.is_empty();
+            let limit = if hands_over { Some(Duration::ZERO) } else { self.wait_limit(until) };
             if limit.is_none() && self.has_no_waker() {
                 return Err(Halt::Idle);
             }
             self.mechanism.wait(limit, &mut self.results);
+            if hands_over {
+                self.delay_handed_over();
+            }
             self.collect(done);
             if done.len() > before || until.is_some_and(|until| self.now() >= until) {
                 return Ok(());

@@ -1,7 +1,7 @@
 //! Devices of this machine that are mapped into memory, and those that behave by a description.
 
 use conformance::{DEVICE, PAGE, Subject};
-use driver::{Access, FileId, Frame, Op, Output};
+use driver::{Access, Driver, FileId, Frame, Op, Output, Token};
 use real_driver::{Backend, Behaviour, Options, RealDriver};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -119,6 +119,42 @@ fn a_described_device_begins_what_it_is_asked_when_the_thread_has_nothing_else_t
     subject.await_all(&[token]);
     let took_ms = subject.driver.now().since_ns(parked) / 1_000_000;
     assert!(took_ms >= 30, "the operating system has it from the park on, as those of other devices: {took_ms} ms");
+}
+
+#[test]
+fn what_has_ended_on_one_device_does_not_wait_for_a_described_one() {
+    let (slow, quick) = (scratch(), scratch());
+    let behaviour = described(false, "medium = { servers = 1, service = \"3 s\" }");
+    let mut options = Options::new("slow", slow.path());
+    options.devices.push(("quick".to_owned(), quick.path().to_owned()));
+    options.behaviour = BTreeMap::from([("slow".to_owned(), behaviour)]);
+    // What goes to the system's memory has ended when it is handed over.
+    options.direct = false;
+    let mut driver = RealDriver::open(options).expect("opens");
+    let mut done = Vec::new();
+    let mut open = |driver: &mut RealDriver, device: &str| {
+        let device = driver.device(device).expect("it was just named");
+        driver.submit(Token(1), Op::Open { device, name: "file".into(), create: true });
+        while done.is_empty() {
+            driver.park(None, &mut done).expect("a real machine goes on");
+        }
+        match done.remove(0).result {
+            Ok(Output::Opened { file, .. }) => file,
+            other => panic!("{other:?}"),
+        }
+    };
+    let [slow, quick] = ["slow", "quick"].map(|device| open(&mut driver, device));
+    let began = driver.now();
+    for (token, file) in [(2, slow), (3, quick)] {
+        let buffer = driver.frames(1, PAGE).expect("there is memory").remove(0);
+        driver.submit(Token(token), write(file, 0, buffer, Access::Asynchronous));
+    }
+    while done.is_empty() {
+        driver.park(None, &mut done).expect("a real machine goes on");
+    }
+    let took_ms = driver.now().since_ns(began) / 1_000_000;
+    assert_eq!((done.len(), done[0].token), (1, Token(3)));
+    assert!(took_ms < 2_000, "it waits for the other one: {took_ms} ms");
 }
 
 #[test]
