@@ -124,15 +124,14 @@ fn a_described_device_begins_what_it_is_asked_when_the_thread_has_nothing_else_t
 #[test]
 fn what_has_ended_on_one_device_does_not_wait_for_a_described_one() {
     let (slow, quick) = (scratch(), scratch());
-    let behaviour = described(false, "medium = { servers = 1, service = \"3 s\" }");
+    let behaviour = described(false, "medium = { servers = 1, service = { read = \"3 s\", write = \"1 us\" } }");
     let mut options = Options::new("slow", slow.path());
     options.devices.push(("quick".to_owned(), quick.path().to_owned()));
     options.behaviour = BTreeMap::from([("slow".to_owned(), behaviour)]);
-    // What goes to the system's memory has ended when it is handed over.
     options.direct = false;
     let mut driver = RealDriver::open(options).expect("opens");
-    let mut done = Vec::new();
-    let mut open = |driver: &mut RealDriver, device: &str| {
+    let open = |driver: &mut RealDriver, device: &str| {
+        let mut done = Vec::new();
         let device = driver.device(device).expect("it was just named");
         driver.submit(Token(1), Op::Open { device, name: "file".into(), create: true });
         while done.is_empty() {
@@ -144,16 +143,28 @@ fn what_has_ended_on_one_device_does_not_wait_for_a_described_one() {
         }
     };
     let [slow, quick] = ["slow", "quick"].map(|device| open(&mut driver, device));
-    let began = driver.now();
-    for (token, file) in [(2, slow), (3, quick)] {
+    let mut done = Vec::new();
+    let park = |driver: &mut RealDriver, done: &mut Vec<_>| {
+        while done.is_empty() {
+            driver.park(None, done).expect("a real machine goes on");
+        }
+    };
+    // What the system has in memory is read when that is handed over.
+    for file in [slow, quick] {
         let buffer = driver.frames(1, PAGE).expect("there is memory").remove(0);
-        driver.submit(Token(token), write(file, 0, buffer, Access::Asynchronous));
+        driver.submit(Token(2), write(file, 0, buffer, Access::Asynchronous));
+        park(&mut driver, &mut done);
+        done.clear();
     }
-    while done.is_empty() {
-        driver.park(None, &mut done).expect("a real machine goes on");
+    let began = driver.now();
+    for (token, file) in [(3, slow), (4, quick)] {
+        let buffer = driver.frames(1, PAGE).expect("there is memory").remove(0);
+        let (length, access) = (PAGE as u32, Access::Asynchronous);
+        driver.submit(Token(token), Op::Read { file, offset: 0, length, buffer, access });
     }
+    park(&mut driver, &mut done);
     let took_ms = driver.now().since_ns(began) / 1_000_000;
-    assert_eq!((done.len(), done[0].token), (1, Token(3)));
+    assert_eq!((done.len(), done[0].token), (1, Token(4)));
     assert!(took_ms < 2_000, "it waits for the other one: {took_ms} ms");
 }
 
