@@ -18,7 +18,7 @@ macro_rules! canaries {
 
 impl Canary {
     /// Whether torture cannot find it: it is in what devices without room refuse, in loads that come to nothing, in compactions,
-    /// in pages that cannot be read, or in what follows from how long a read of a page takes.
+    /// in pages that cannot be read, in changes of a record that hardly meet, or in what follows from how long a read of a page takes.
     pub fn is_beyond_torture(self) -> bool {
         self as usize >= Canary::UnpreparedLog as usize && !self.is_between_nodes()
     }
@@ -235,6 +235,8 @@ canaries! {
     UnsyncedSlots,
     /// A page whose redo is made late counts as changed since redo of the opening began, whose log may have been given up.
     LongGoneRedo,
+    /// A reader takes a change that was left out for covered by a version of a later one of the same transaction.
+    LateCover,
     /// A page server serves while its database goes on undoing what an opening has left.
     ServedLoser,
     /// A page server forgets the copies of a client that is gone though commits of it are under way.

@@ -309,11 +309,12 @@ pub async fn finish(
     }
     let left = leave_or_undo(engine, large).await?;
     // Rollbacks come first: they were promised the room that the log has left.
-    for (id, stated, mut chains) in freeing {
+    let of_known_pages = |(id, stated, mut chains): (TransactionId, Lsn, Vec<PageId>)| {
         let is_gone = |page: &&mut PageId| !engine.core.buffer.is_attached(page.partition);
         chains.iter_mut().filter(is_gone).for_each(|page| page.number = 0);
-        free_after_restart(engine, (id, stated), Chains::of(chains)).await?;
-    }
+        (id, stated, Chains::of(chains))
+    };
+    free_after_restart(engine, freeing.into_iter().map(of_known_pages).collect()).await?;
     let undo_ns = engine.core.executor.now().since_ns(began);
     begin_rest_of_redo(engine);
     checkpoint_restart(engine).await?;

@@ -378,6 +378,17 @@ impl SuperblockFile {
         }
     }
 
+    /// States that what is logged from now on does not say what it takes to read moments, unless the file says so already.
+    ///
+    /// # Errors
+    /// As [`SuperblockFile::write`].
+    pub async fn note_no_moments(&mut self, executor: &Executor, superblock: &mut Superblock) -> Result<()> {
+        match superblock.moments_since.take() {
+            Some(_) => self.write(executor, superblock).await,
+            None => Ok(()),
+        }
+    }
+
     /// States which second device the log has, unless the file says so already.
     ///
     /// # Errors

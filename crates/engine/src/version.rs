@@ -381,7 +381,7 @@ impl Versions {
             Target::Private(owner, number) => Some(self.own.stored(owner, number)),
             Target::Extent(extent, at) => match self.history.find(extent, at) {
                 FoundVersion::Here(stored) => Some(stored),
-                FoundVersion::Spilled(_) => return false,
+                FoundVersion::Spilled(..) => return false,
                 FoundVersion::Gone => None,
             },
             Target::Added => {
@@ -451,7 +451,7 @@ impl Versions {
                     Target::Private(owner, number) => self.own.stored(owner, number),
                     Target::Extent(extent, at) => match self.history.find(extent, at) {
                         FoundVersion::Here(stored) => stored,
-                        FoundVersion::Spilled(_) | FoundVersion::Gone => break,
+                        FoundVersion::Spilled(..) | FoundVersion::Gone => break,
                     },
                     Target::Nowhere | Target::Added => break,
                 };

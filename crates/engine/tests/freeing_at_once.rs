@@ -224,6 +224,43 @@ fn a_restart_goes_on_freeing_for_many() {
     }
 }
 
+/// The same of transactions that are committed in the reverse order of their numbers.
+async fn delete_in_reverse(executor: &Executor, database: &Database, count: u32, held: u32) -> Transaction {
+    let notes = of(database, "notes");
+    let mut holding = database.begin().await.expect("begins");
+    change(&mut holding, notes, 1, held).await;
+    let mut deleting = Vec::new();
+    for number in 0..count {
+        let mut tx = database.begin().await.expect("begins");
+        delete(&mut tx, 2 * number).await.expect("deletes");
+        deleting.push(tx);
+    }
+    let ends: Vec<_> = deleting.into_iter().rev().map(|tx| executor.spawn(tx.commit())).collect();
+    for end in ends {
+        end.join().await.expect("commits");
+    }
+    holding
+}
+
+#[test]
+fn a_restart_goes_on_freeing_for_many_in_any_order() {
+    for (capacity, held) in [(128 << 10, 20), (128 << 10, 40), (256 << 10, 60), (256 << 10, 90)] {
+        for rest_ns in [0, SECOND_NS] {
+            let media = Media::new();
+            on(&media, async move |executor| {
+                let database = create(&executor, capacity, 40).await;
+                let holding = delete_in_reverse(&executor, &database, 20, held).await;
+                executor.sleep_ns(rest_ns).await;
+                std::mem::forget(holding);
+            });
+            on(&media, async move |executor| {
+                let database = Database::open(&executor, settings(capacity), "here").await.expect("opens");
+                verify(&executor, &database).await;
+            });
+        }
+    }
+}
+
 #[test]
 fn freeing_goes_on_as_soon_as_the_log_is_there() {
     for commits in [false, true] {

@@ -2,13 +2,15 @@
 
 use crate::ground::kept::{HOUR_NS, on, open, put, settings};
 use crate::ground::things;
+use crate::quick_restarts;
 use base::time::SECOND_NS;
-use base::{Lsn, PartitionId, Random};
+use base::{Instant, Lsn, PartitionId, Random};
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Snapshot, Transaction};
+use entresol_engine::checkpoint::Policy;
+use entresol_engine::{Database, Direction, Error, PartitionSpec, Result, Settings, Snapshot, Transaction, version};
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use virtual_driver::Media;
+use virtual_driver::{FaultPlan, Media, PowerCut, Slow};
 
 fn is_too_old<T>(read: &Result<T>) -> bool {
     matches!(read, Err(Error::SnapshotTooOld { .. }))
@@ -126,6 +128,51 @@ fn openings_without_a_retention_interrupt_it() {
         assert_eq!(database.as_of(third).await?.get(tree, &[1]).await?, Some(vec![3]));
         Ok(())
     });
+}
+
+/// Also where it is open before its checkpoint has written anything: the first commit comes after that.
+#[test]
+fn an_opening_without_a_retention_that_is_cut_off_at_once_interrupts_it() {
+    let media = Media::new();
+    let settings = |retention_ns| Settings {
+        home_device: "next".into(),
+        undo: version::UndoSettings { retention_ns, ..version::UndoSettings::default() },
+        ..quick_restarts::settings("face", 640, Policy::OFF)
+    };
+    let write = async |database: &Database, value: u8| {
+        let stock = database.partition("stock")?;
+        database.transaction(async |tx| tx.put(stock, b"key", &[value]).await).await
+    };
+    let first = quick_restarts::run_under(FaultPlan::default(), &media, async |executor| {
+        let database = Database::create(executor, settings(HOUR_NS)).await?;
+        database.create_partition(PartitionSpec::set("stock")).await?;
+        let spec = PartitionSpec { device: "volume".into(), ..PartitionSpec::b_tree("tree") };
+        let tree = database.create_partition(spec).await?;
+        write(&database, 1).await?;
+        let moment = database.snapshot().await?.moment();
+        for key in 0..100 {
+            put(&database, tree, key, &[7; 500]).await?;
+        }
+        database.close().await?;
+        Ok::<_, Error>(moment)
+    });
+    let slow =
+        Slow { device: "next".into(), from: Instant::START, until: Instant::START.plus_ns(HOUR_NS), factor: 50_000.0 };
+    let faults = FaultPlan { slow: vec![slow], ..FaultPlan::default() };
+    let second = quick_restarts::run_under(faults, &media, async |executor| {
+        let database = open(executor, &settings(0)).await?;
+        write(&database, 2).await
+    });
+    media.power_cut(&mut Random::stream(1, "cut"), &PowerCut::default());
+    let third = quick_restarts::run_under(FaultPlan::default(), &media, async |executor| {
+        let database = open(executor, &settings(HOUR_NS)).await?;
+        let stock = database.partition("stock")?;
+        assert_eq!(database.snapshot().await?.get(stock, b"key").await?, Some(vec![2]));
+        let past = database.as_of(first.clone()?).await;
+        assert!(is_too_old(&past), "what the set was is not in the log");
+        Ok::<_, Error>(())
+    });
+    assert_eq!((second, third), (Ok(()), Ok(())));
 }
 
 #[test]

@@ -7,7 +7,9 @@ use driver::Halt;
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::{self, CacheSettings, DESIGNS, Design, Parameter, Parameters};
 use entresol_engine::transaction::Transaction;
-use entresol_engine::{BackupSettings, Database, Error, Internals, PartitionSpec, Settings, buffer, checkpoint};
+use entresol_engine::{
+    BackupSettings, Database, Error, Internals, PartitionSpec, Settings, Snapshot, buffer, checkpoint, version,
+};
 use executor::{Executor, Order};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -352,4 +354,66 @@ fn a_device_that_falls_silent_in_a_compaction_keeps_no_other_partition_from_bein
         }
     }
     assert!(waited > 0 && ended, "{waited}");
+}
+
+/// A database whose old versions go to the device `data`, with a partition of two hundred records; of some versions in memory others are
+/// on their way there for ever, and a writer waits for them. How many transactions that has made.
+async fn with_waiting_writer(
+    executor: &Executor,
+    reader: &mut Option<Snapshot>,
+) -> Result<(Database, PartitionId, Rc<Cell<u64>>), Error> {
+    let undo =
+        version::UndoSettings { device: Some("data".into()), cluster_size: 512, memory: 0, ..Default::default() };
+    let database = Database::create(executor, Settings { undo, ..Settings::default() }).await?;
+    let notes = database.create_partition(PartitionSpec::b_tree("notes")).await?;
+    for key in 0..200_u8 {
+        database.transaction(async |tx| tx.put(notes, &[key], &[1; 200]).await).await?;
+    }
+    executor.sleep_ns(SECOND_NS).await;
+    *reader = Some(database.snapshot().await?);
+    let written = Rc::new(Cell::new(0));
+    let (count, writer) = (Rc::clone(&written), database.clone());
+    executor.spawn(async move {
+        for key in 0..200_u8 {
+            writer.transaction(async |tx| tx.put(notes, &[key], &[2; 200]).await).await.expect("it is written");
+            count.set(count.get() + 1);
+        }
+    });
+    executor.sleep_ns(SECOND_NS).await;
+    assert!((1..150).contains(&written.get()), "the writer waits: {written:?}");
+    Ok((database, notes, written))
+}
+
+#[test]
+fn old_versions_that_a_silent_device_does_not_take_stop_no_transaction_once_they_are_needed_no_more() {
+    let executor = machine();
+    let result = executor.run(async {
+        let mut reader = None;
+        let (_database, _, written) = with_waiting_writer(&executor, &mut reader).await?;
+        drop(reader);
+        executor.sleep_ns(SECOND_NS).await;
+        assert_eq!(written.get(), 200);
+        Ok::<_, Error>(())
+    });
+    executor.stop();
+    assert_eq!(result, Ok(Ok(())));
+}
+
+#[test]
+fn old_versions_that_a_silent_device_does_not_take_are_given_up_for_transactions_that_wait() {
+    let executor = machine();
+    let result = executor.run(async {
+        let mut reader = None;
+        let (database, notes, written) = with_waiting_writer(&executor, &mut reader).await?;
+        executor.sleep_ns(10 * SECOND_NS).await;
+        assert_eq!(written.get(), 200);
+        let report = database.versions();
+        assert!(report.given_up > 0 && report.failure.is_some(), "{report:?}");
+        let mut reader = reader.expect("it was begun");
+        let read = reader.get(notes, &[0]).await;
+        assert!(matches!(read, Err(Error::SnapshotTooOld { .. })), "{read:?}");
+        Ok::<_, Error>(())
+    });
+    executor.stop();
+    assert_eq!(result, Ok(Ok(())));
 }

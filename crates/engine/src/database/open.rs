@@ -222,6 +222,9 @@ impl Database {
         if !settings.log.durable {
             superblock_file.note_lazy_log(executor, &mut superblock).await?;
         }
+        if settings.undo.retention_ns == 0 {
+            superblock_file.note_no_moments(executor, &mut superblock).await?;
+        }
         // Nothing was acknowledged yet that only some of the log's files have.
         superblock_file.note_second_log(executor, &mut superblock, files.second).await?;
         if let Some((device, name)) = files.retired {

@@ -22,6 +22,9 @@ pub const FILE: &str = "temp.space";
 
 /// Clusters of an extent: they lie one after the other, so that a run is mostly written and read in sequence.
 const EXTENT_CLUSTERS: u64 = 8;
+/// Bytes of an extent at most: clusters that are large are read and written well one by one, and a link to an old version tells
+/// no position beyond.
+const EXTENT_BYTES_MAX: u64 = *TempSettings::CLUSTER_SIZES.end();
 /// By how much the file grows at once: by what it has, within these bounds. A file that grows by little is scattered over its device; one
 /// in memory takes all of it at once.
 const GROWTH: RangeInclusive<u64> = 64 << 20..=512 << 20;
@@ -98,6 +101,12 @@ impl Drop for Extent {
     }
 }
 
+/// How many clusters an extent has.
+fn extent_clusters(settings: &TempSettings) -> u64 {
+    let bytes = settings.size.min(EXTENT_BYTES_MAX);
+    (bytes / settings.cluster_size as u64).clamp(1, EXTENT_CLUSTERS)
+}
+
 impl Space {
     /// A space that has no file yet; it will have this name.
     pub fn new(executor: &Executor, name: &'static str, (device, settings): (&str, &TempSettings)) -> Space {
@@ -110,7 +119,7 @@ impl Space {
             free: RefCell::default(),
             used: Cell::new(0),
             extents: Cell::new(0),
-            extent_clusters: (settings.size / settings.cluster_size as u64).clamp(1, EXTENT_CLUSTERS),
+            extent_clusters: extent_clusters(settings),
             runs: Cell::new(0),
             statistics: Cell::new(statistics),
             device: device.to_owned(),

@@ -175,17 +175,28 @@ impl Ending {
     }
 }
 
-/// After a restart: goes on with what a transaction that was committed had to free, which the log states from `stated` on.
-/// What the log has no room for follows when the database is open. However often a restart is cut off, the rest is stated
-/// anew only when that is worth its room.
+/// What transactions that were committed had to free when the machine stopped, and from where on the log states it.
+pub(crate) type LeftChains = Vec<(TransactionId, Lsn, Chains)>;
+
+/// After a restart: goes on with what transactions that were committed had to free. What the log has no room for follows when
+/// the database is open. However often a restart is cut off, the rest is stated anew only when that is worth its room.
 ///
 /// # Errors
 /// A damaged page, or the driver's. Opening again goes on where this stopped.
-pub(crate) async fn free_after_restart(
-    engine: &Rc<Engine>,
-    (id, stated): (TransactionId, Lsn),
-    chains: Chains,
-) -> Result<()> {
+pub(crate) async fn free_after_restart(engine: &Rc<Engine>, left: LeftChains) -> Result<()> {
+    // All are there before the first goes on: checkpoints, which it may ask for, give up the log that none of those needs.
+    let endings: Vec<Ending> = left.into_iter().map(|left| resume(engine, left)).collect();
+    for mut ending in endings {
+        if !free_chains(engine, &ending.state, &mut ending.chains).await? {
+            state_rest(engine, &ending.state, &mut ending.chains);
+            ending.go_on_freeing(None);
+        }
+    }
+    Ok(())
+}
+
+/// A transaction that was committed is there again with what it has left to free.
+fn resume(engine: &Rc<Engine>, (id, stated, chains): (TransactionId, Lsn, Chains)) -> Ending {
     engine.transactions.active.set(engine.transactions.active.get() + 1);
     let mut state = engine.transactions.registry.borrow_mut().resume(id, stated);
     // It may have to state its rest again, beside new work. Others were promised more when it was committed.
@@ -193,11 +204,7 @@ pub(crate) async fn free_after_restart(
     engine.transactions.unfinished.set(engine.transactions.unfinished.get() + state.logged);
     let mut ending = Ending::new(Rc::clone(engine), state);
     ending.chains = chains;
-    if !free_chains(engine, &ending.state, &mut ending.chains).await? {
-        state_rest(engine, &ending.state, &mut ending.chains);
-        ending.go_on_freeing(None);
-    }
-    Ok(())
+    ending
 }
 
 /// Frees page after page, and says whether all are free: they are not if the log lacks room, or the database is closed. Called again, it goes on

@@ -1,9 +1,11 @@
 //! The walks of operations: how often they descend, and how often they look their partition up.
 
+use super::{Chains, free_after_restart};
 use crate::engine::{Chain, TransactionState};
 use crate::version::tests::on_a_machine;
 use crate::{Database, Isolation, PartitionSpec, Result, Settings, Transaction, buffer};
 use base::{PageId, PartitionId, TransactionId};
+use std::rc::Rc;
 use structures::set::{FieldType, FieldValue, RecordType};
 use structures::undo::{Undo, UndoList};
 
@@ -117,6 +119,48 @@ fn a_rollback_past_a_partition_that_is_gone_frees_nothing_of_it() {
         assert_eq!(state.updates(), 0);
         assert!(state.chains.is_empty() && state.loose.is_none());
         Ok(())
+    });
+    assert_eq!(done, Ok(()));
+}
+
+/// Of what several have left to be freed the log that states it is needed from the first one on, whichever begins.
+#[test]
+fn an_opening_keeps_the_log_of_all_that_it_goes_on_freeing_for() {
+    let done = on_a_machine(async |executor| {
+        let buffer = buffer::Settings { page_size: 1024, frames: 64, ..buffer::Settings::default() };
+        let database = Database::create(executor, Settings { buffer, ..Settings::default() }).await?;
+        let texts = database.create_partition(PartitionSpec::b_tree("texts")).await?;
+        let engine = &database.0.engine;
+        let (mut ends, mut chains) = (Vec::new(), Vec::new());
+        for number in 0..20 {
+            database.transaction(async |tx| tx.put(texts, &key(number), &[7; 20_000]).await).await?;
+            ends.push(engine.core.log.end());
+        }
+        for number in 0..3 {
+            let mut tx = database.begin().await?;
+            tx.delete(texts, &key(number)).await?;
+            chains.extend(tx.state.chains.iter().map(|chain| chain.first));
+            tx.rollback().await?;
+        }
+        // They were committed in the reverse order of their numbers.
+        let left = (1_000..).map(TransactionId).zip(ends[..3].iter().rev()).zip(&chains);
+        let left: Vec<_> = left.map(|((id, stated), first)| (id, *stated, Chains::of([*first]))).collect();
+        assert_eq!(left.len(), 3);
+        let first_lsn = || engine.transactions.registry.borrow().first_lsn();
+        let freeing = executor.spawn({
+            let engine = Rc::clone(engine);
+            async move { free_after_restart(&engine, left).await }
+        });
+        let mut looks = 0;
+        executor.yield_now().await;
+        while !freeing.is_finished() {
+            looks += 1;
+            assert_eq!(first_lsn(), Some(ends[0]), "the last one begins there");
+            executor.sleep_ns(1).await;
+        }
+        assert!(looks > 3, "{looks}");
+        assert_eq!(first_lsn(), None);
+        freeing.join().await
     });
     assert_eq!(done, Ok(()));
 }

@@ -20,6 +20,10 @@ const PRIVATE: u64 = 1 << 63;
 const PART_SHIFT: u32 = 54;
 const OWNER_SHIFT: u32 = 32;
 const EXTENT_SHIFT: u32 = 24;
+/// Bytes of an extent at most, unless a version of its own is longer: a link tells no position beyond.
+pub(super) const EXTENT_BYTES_MAX: usize = 1 << EXTENT_SHIFT;
+/// How many extents a link can tell from each other by their numbers.
+pub(super) const EXTENT_NUMBERS: u32 = 1 << (PART_SHIFT - EXTENT_SHIFT);
 /// The record was added: there is nothing before, and nothing stored that says so.
 const ADDED: u64 = u64::MAX - 1;
 const NOWHERE: u64 = u64::MAX;
@@ -41,7 +45,7 @@ pub(super) enum Target {
     Added,
     /// This one of a transaction's own, which has not ended.
     Private(Owner, usize),
-    /// A rollback segment's extent and the position in it.
+    /// A rollback segment's extent, by as much of its number as a link tells, and the position in it.
     Extent(u32, usize),
 }
 
@@ -60,8 +64,8 @@ impl Link {
     }
 
     pub(super) fn extent(extent: u32, at: usize, commit: Lsn, part: Option<Part>) -> Link {
-        debug_assert!(extent < 1 << 30, "extents are numbered in thirty bits");
-        debug_assert!(at < 1 << EXTENT_SHIFT, "only a version of its own is longer than the longest extent");
+        assert!(extent < EXTENT_NUMBERS, "extents are numbered in thirty bits");
+        assert!(at < EXTENT_BYTES_MAX, "only a version of its own is longer than the longest extent");
         Link { place: u64::from(extent) << EXTENT_SHIFT | at as u64, commit }.with(part)
     }
 

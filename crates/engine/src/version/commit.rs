@@ -22,6 +22,9 @@ impl Versions {
         self.commits += 1;
         self.is_lazy = self.commits > self.settings.lazy_commits && self.readers == 0 && !self.keeps_all();
         if self.own.get(owner).is_none_or(Own::is_untouched) {
+            if self.keeps_all() {
+                self.forget_moments(now);
+            }
             return;
         }
         let mut own = std::mem::take(self.own.of(owner));

@@ -4,9 +4,13 @@
 //! Extents leave memory whole, and versions come back one at a time. Extents leave when memory's share is used up, or at an age
 //! if the settings name one; by default there is none, because the share is there to be used. The undo space is written 64 KiB
 //! at a time in the order of commits and read in blocks of 4 KiB along a chain. If it is too slow, transactions wait at their
-//! beginning; if it is full or broken, the oldest versions are discarded and their readers are told.
+//! beginning; if it is full, broken or silent, the oldest versions are discarded and their readers are told.
+//!
+//! Extents are numbered in their order, and no number is used twice. Links tell thirty bits of it, which is enough, because there are
+//! never half as many extents at a time. A link to an extent that is gone may seem to lead to one that is there, but no view
+//! follows it: it precedes a change that all of them see, since views of earlier moments are refused.
 
-use super::chain;
+use super::chain::{self, EXTENT_BYTES_MAX, EXTENT_NUMBERS};
 use super::ghosts::Ghost;
 use super::spares::Spares;
 use crate::temp;
@@ -14,6 +18,9 @@ use base::{Instant, Lsn};
 use std::collections::{BTreeSet, VecDeque};
 use std::rc::Rc;
 use structures::checksum::checksum;
+
+/// The most extents that are there at a time.
+const EXTENTS_MAX: usize = EXTENT_NUMBERS as usize / 2;
 
 /// Where an extent's versions are.
 enum Place {
@@ -43,7 +50,7 @@ pub(super) struct History {
     /// Memory for extents of usual length.
     spares: Spares,
     /// The number of the oldest.
-    first: u32,
+    first: u64,
     extents: VecDeque<VersionExtent>,
     /// How many of the oldest are not in memory.
     spilled: usize,
@@ -55,8 +62,8 @@ pub(super) struct History {
 /// A version that was looked for.
 pub(super) enum FoundVersion<'a> {
     Here(&'a [u8]),
-    /// It begins there in the undo space.
-    Spilled(Vec<Rc<temp::Extent>>),
+    /// It begins in the undo space, in the extent of this number, which is there.
+    Spilled(u64, Vec<Rc<temp::Extent>>),
     /// It was given up.
     Gone,
 }
@@ -69,10 +76,18 @@ impl Default for History {
 }
 
 impl History {
-    /// No versions; extents have `extent_size` bytes.
+    /// No versions; extents have `extent_size` bytes, which may be as many as a link can tell.
     pub(super) fn new(extent_size: usize) -> History {
+        assert!(extent_size <= EXTENT_BYTES_MAX, "a link tells every position in an extent");
         let (extents, spares) = (VecDeque::new(), Spares::new(extent_size));
         History { spares, first: 0, extents, spilled: 0, memory_bytes: 0, bytes: 0, versions: 0 }
+    }
+
+    /// From the next extent on they have numbers from this one on; there is none.
+    #[cfg(test)]
+    pub(super) fn number_from(&mut self, first: u64) {
+        assert!(self.extents.is_empty(), "an extent keeps its number");
+        self.first = first;
     }
 
     /// Memory for more.
@@ -81,7 +96,7 @@ impl History {
     }
 
     /// Adds a stored version. An extent is closed before it would be longer than others; only a version that is longer itself
-    /// makes it so. Returns its extent and its place.
+    /// makes it so. Returns its extent, as a link tells it, and its place.
     pub(super) fn add(&mut self, version: &[u8], (commit, since): (Lsn, Instant)) -> (u32, usize) {
         let extent_size = self.spares.capacity();
         let is_full = |extent: &VersionExtent| {
@@ -93,7 +108,7 @@ impl History {
             let extent = VersionExtent { place, length: 0, versions: 0, ghosts, last_commit, since, is_closed: false };
             self.extents.push_back(extent);
         }
-        let number = self.first + self.extents.len() as u32 - 1;
+        let number = self.first + self.extents.len() as u64 - 1;
         let extent = self.extents.back_mut().expect("one was added");
         let Place::Memory(bytes) = &mut extent.place else { unreachable!("the last one stays in memory") };
         let at = bytes.len();
@@ -104,30 +119,41 @@ impl History {
         self.memory_bytes += version.len() as u64;
         self.bytes += version.len() as u64;
         self.versions += 1;
-        (number, at)
+        (in_link(number), at)
+    }
+
+    /// Which one of the extents that are there a link leads to; `None` if it is gone.
+    fn index(&self, extent: u32) -> Option<usize> {
+        let index = extent.wrapping_sub(in_link(self.first)) % EXTENT_NUMBERS;
+        Some(index as usize).filter(|index| *index < self.extents.len())
+    }
+
+    /// Whether there are more extents than links can tell from those that are gone.
+    pub(super) fn has_too_many(&self) -> bool {
+        self.extents.len() > EXTENTS_MAX
     }
 
     /// Has a ghost stay as long as an extent that is there; false if it does already.
     pub(super) fn add_ghost(&mut self, extent: u32, ghost: &Ghost) -> bool {
-        let extent = &mut self.extents[(extent - self.first) as usize];
-        extent.ghosts.insert(ghost.clone())
+        let index = self.index(extent).expect("it is there");
+        self.extents[index].ghosts.insert(ghost.clone())
     }
 
     /// The version that begins at `at` in an extent.
     pub(super) fn find(&self, extent: u32, at: usize) -> FoundVersion<'_> {
-        let Some(number) = extent.checked_sub(self.first) else { return FoundVersion::Gone };
-        match &self.extents[number as usize].place {
+        let Some(index) = self.index(extent) else { return FoundVersion::Gone };
+        match &self.extents[index].place {
             Place::Memory(bytes) => {
                 let bytes = &bytes[at..];
                 FoundVersion::Here(&bytes[..chain::length(bytes).expect("a link leads to a version")])
             }
-            Place::Space(extents) => FoundVersion::Spilled(extents.clone()),
+            Place::Space(extents) => FoundVersion::Spilled(self.first + index as u64, extents.clone()),
         }
     }
 
     /// Whether the extent is there still.
     pub(super) fn has(&self, extent: u32) -> bool {
-        extent >= self.first
+        self.index(extent).is_some()
     }
 
     /// Takes the oldest extent out, if all its changes were committed up to `horizon`.
@@ -165,7 +191,7 @@ impl History {
 
     /// The number of the oldest extent in memory and a copy of it, ready to be written, whose memory is to be given back. From
     /// now on it gets no more versions; if it gets some still, it is left alone unless its oldest one was committed by `old`.
-    pub(super) fn close_oldest(&mut self, old: Option<Instant>) -> Option<(u32, Vec<u8>)> {
+    pub(super) fn close_oldest(&mut self, old: Option<Instant>) -> Option<(u64, Vec<u8>)> {
         let is_last = self.spilled + 1 == self.extents.len();
         let extent = self.extents.get_mut(self.spilled)?;
         if is_last && !extent.is_closed && old.is_none_or(|old| extent.since > old) {
@@ -176,7 +202,7 @@ impl History {
         let mut copy = self.memory_for(length);
         let Place::Memory(bytes) = &self.extents[self.spilled].place else { unreachable!("the oldest ones are away") };
         copy.extend_from_slice(bytes);
-        let number = self.first + self.spilled as u32;
+        let number = self.first + self.spilled as u64;
         seal(&mut copy, number);
         Some((number, copy))
     }
@@ -187,7 +213,7 @@ impl History {
     }
 
     /// An extent has been written to the undo space; it may have been given up meanwhile.
-    pub(super) fn moved(&mut self, number: u32, place: Vec<Rc<temp::Extent>>) {
+    pub(super) fn moved(&mut self, number: u64, place: Vec<Rc<temp::Extent>>) {
         let Some(index) = number.checked_sub(self.first) else { return };
         let extent = &mut self.extents[index as usize];
         debug_assert_eq!(index as usize, self.spilled, "extents leave memory in their order");
@@ -213,8 +239,13 @@ impl History {
     }
 }
 
+/// What a link tells of an extent's number.
+fn in_link(number: u64) -> u32 {
+    (number % u64::from(EXTENT_NUMBERS)) as u32
+}
+
 /// Gives the stored versions of an extent their checksums.
-fn seal(versions: &mut [u8], extent: u32) {
+fn seal(versions: &mut [u8], extent: u64) {
     let (mut rest, mut at) = (versions, 0);
     while let Some(length) = chain::length(rest) {
         let (version, behind) = rest.split_at_mut(length);
@@ -225,13 +256,13 @@ fn seal(versions: &mut [u8], extent: u32) {
 }
 
 /// Whether a version that was read from its place in an extent is as it was written.
-pub(super) fn is_whole(version: &[u8], extent: u32, at: usize) -> bool {
+pub(super) fn is_whole(version: &[u8], extent: u64, at: usize) -> bool {
     chain::length(version) == Some(version.len()) && version[4..8] == checksum_at(version, extent, at).to_le_bytes()
 }
 
 /// The checksum of a version at its place. Numbers of extents are not used again, places in the undo space are: a write that
 /// was lost leaves a version there which is sound by itself and belongs to an earlier extent.
-fn checksum_at(version: &[u8], extent: u32, at: usize) -> u32 {
-    let place = (u64::from(extent) << 32 | at as u64).to_le_bytes();
+fn checksum_at(version: &[u8], extent: u64, at: usize) -> u32 {
+    let place = (extent << EXTENT_BYTES_MAX.trailing_zeros() | at as u64).to_le_bytes();
     checksum(&version[8..]) ^ checksum(&place)
 }

@@ -25,6 +25,12 @@ impl Moments {
         }
     }
 
+    /// How many are remembered.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.commits.len()
+    }
+
     /// Forgets what was before `time`, but for the last of it, and returns that moment: readers of later times need what was
     /// replaced after it.
     pub(super) fn forget_before(&mut self, time: Instant) -> Option<Lsn> {

@@ -26,9 +26,7 @@ impl Versions {
     pub(super) fn purge(&mut self, now: Instant) {
         let mut horizon = self.snapshots.oldest().unwrap_or(Lsn::MAX);
         if self.keeps_all() {
-            // A clock that has not gone for that long yet, such as a virtual one, forgets nothing.
-            let from = now.ns().checked_sub(self.settings.retention_ns).map(Instant::from_ns);
-            horizon = horizon.min(from.and_then(|from| self.moments.forget_before(from)).unwrap_or(Lsn::ZERO));
+            horizon = horizon.min(self.forget_moments(now));
             // Additions, fences and loads are forgotten up to there, even while an extent still has versions from before it.
             self.horizon = self.horizon.max(horizon);
         }
@@ -37,7 +35,7 @@ impl Versions {
         self.loads.forget_before(refused);
         self.emptied.forget_before(refused);
         while self.give_up(horizon) {}
-        while self.history.bytes() > self.settings.size && self.give_up(Lsn::MAX) {
+        while (self.history.bytes() > self.settings.size || self.history.has_too_many()) && self.give_up(Lsn::MAX) {
             self.given_up += 1;
         }
         let is_full = self.heads.bytes() > self.settings.size;
@@ -52,6 +50,13 @@ impl Versions {
         } else {
             self.heads.sweep(is_gone);
         }
+    }
+
+    /// Forgets which moments were when that are longer ago than the retention, but for the last of them, which it returns.
+    pub(super) fn forget_moments(&mut self, now: Instant) -> Lsn {
+        // A clock that has not gone for that long yet, such as a virtual one, forgets nothing.
+        let from = now.ns().checked_sub(self.settings.retention_ns).map(Instant::from_ns);
+        from.and_then(|from| self.moments.forget_before(from)).unwrap_or(Lsn::ZERO)
     }
 
     /// Gives up the oldest extent if all its changes were committed up to `horizon`.

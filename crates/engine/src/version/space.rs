@@ -5,25 +5,28 @@ use super::history::{FoundVersion, is_whole};
 use super::{FILE, Reconstruction, VersionStore, Versions, View};
 use crate::temp::Extent;
 use crate::{Error, Result};
-use base::time::MILLISECOND_NS;
+use base::time::{MILLISECOND_NS, SECOND_NS};
+use base::units::format_duration_ns;
 use base::{Instant, Lsn, PartitionId};
-use driver::FaultKind;
+use driver::{Fault, FaultKind};
 use executor::Executor;
 use std::ops::Range;
 use std::rc::{Rc, Weak};
 
+/// A write of versions that transactions wait for has failed if it makes no progress for so long, in nanoseconds.
+const SILENCE_NS: u64 = 5 * SECOND_NS;
 /// After so long, at least, it is tried again to write versions that are old, in nanoseconds.
 const RETRY_NS_MIN: u64 = 50 * MILLISECOND_NS;
 
 /// The latest piece of the undo space that was read: consecutive versions of a record often lie near each other.
 struct ReadPart {
-    extent: u32,
+    extent: u64,
     start: usize,
     bytes: Vec<u8>,
 }
 
 impl ReadPart {
-    fn version(&self, extent: u32, at: usize) -> Option<&[u8]> {
+    fn version(&self, extent: u64, at: usize) -> Option<&[u8]> {
         let bytes = self.bytes.get(at.checked_sub(self.start).filter(|_| self.extent == extent)?..)?;
         bytes.get(..chain::length(bytes)?)
     }
@@ -54,11 +57,14 @@ impl VersionStore {
             if self.is_closing.get() {
                 break;
             }
+            if self.is_silent.get() {
+                self.versions.borrow_mut().stay_in_memory(silence());
+                break;
+            }
             let next = self.versions.borrow_mut().next_to_leave(self.now());
             let Some((number, bytes)) = next else { break };
-            let stored = self.store_versions(&bytes).await;
+            let stored = self.store_versions(bytes).await;
             let mut versions = self.versions.borrow_mut();
-            versions.history.reuse(bytes);
             match stored {
                 Ok(place) => versions.history.moved(number, place),
                 Err(error) => {
@@ -73,22 +79,65 @@ impl VersionStore {
         self.room.wake_all(&self.executor);
     }
 
-    /// Writes an extent's versions to the undo space.
-    async fn store_versions(&self, bytes: &[u8]) -> Result<Vec<Rc<Extent>>> {
-        let mut place = Vec::new();
-        for part in bytes.chunks(self.space.extent_bytes() as usize) {
-            let extent = self.space.extent().await?;
-            self.space.store(&extent, part).await?;
-            place.push(extent);
+    /// Writes an extent's versions to the undo space, unless that falls silent: then they keep their place there until it answers.
+    async fn store_versions(self: &Rc<Self>, bytes: Vec<u8>) -> Result<Vec<Rc<Extent>>> {
+        let mut storing = Box::pin(Rc::clone(self).store_however_long(bytes));
+        loop {
+            let writes = self.space.statistics().writes;
+            if let Some(stored) = self.executor.within(SILENCE_NS, &mut storing).await {
+                return stored;
+            }
+            let is_silent = self.space.statistics().writes == writes;
+            if is_silent && self.versions.borrow().is_behind() {
+                break;
+            }
         }
-        Ok(place)
+        self.is_silent.set(true);
+        let store = Rc::downgrade(self);
+        self.executor.spawn(async move {
+            drop(storing.await);
+            if let Some(store) = store.upgrade() {
+                store.is_silent.set(false);
+            }
+        });
+        Err(silence())
+    }
+
+    /// The same, however long it takes.
+    async fn store_however_long(self: Rc<Self>, bytes: Vec<u8>) -> Result<Vec<Rc<Extent>>> {
+        let (mut place, mut failure) = (Vec::new(), None);
+        for part in bytes.chunks(self.space.extent_bytes() as usize) {
+            match self.store_part(part).await {
+                Ok(extent) => place.push(extent),
+                Err(error) => {
+                    failure = Some(error);
+                    break;
+                }
+            }
+        }
+        self.versions.borrow_mut().history.reuse(bytes);
+        failure.map_or(Ok(place), Err)
+    }
+
+    async fn store_part(&self, bytes: &[u8]) -> Result<Rc<Extent>> {
+        let extent = self.space.extent().await?;
+        self.space.store(&extent, bytes).await?;
+        Ok(extent)
     }
 
     /// Waits while more versions wait for their way to the undo space than memory is for.
     #[cold]
     pub(crate) async fn wait_for_room(&self) {
-        while self.versions.borrow().is_behind() {
+        while self.versions.borrow().is_behind() && !self.is_closing.get() {
             self.room.wait(&self.executor).await;
+        }
+    }
+
+    /// Versions may have been discarded that tasks wait for to leave memory.
+    #[inline]
+    pub(super) fn tell_of_room(&self) {
+        if !self.room.is_empty() && !self.versions.borrow().is_behind() {
+            self.room.wake_all(&self.executor);
         }
     }
 
@@ -118,7 +167,7 @@ impl VersionStore {
     }
 
     /// Reads the piece that holds a version.
-    async fn load_version(&self, extent: u32, at: usize, place: &[Rc<Extent>]) -> Result<ReadPart> {
+    async fn load_version(&self, extent: u64, at: usize, place: &[Rc<Extent>]) -> Result<ReadPart> {
         let piece = self.load_piece(extent, at..at + chain::HEAD, place).await?;
         let length = piece.bytes.get(at - piece.start..).and_then(chain::length).ok_or_else(|| damaged(extent, at))?;
         if at + length > place.len() * self.space.extent_bytes() as usize {
@@ -132,7 +181,7 @@ impl VersionStore {
     }
 
     /// Reads the blocks that a range of an extent touches; they may lie in several extents of the undo space.
-    async fn load_piece(&self, extent: u32, range: Range<usize>, place: &[Rc<Extent>]) -> Result<ReadPart> {
+    async fn load_piece(&self, extent: u64, range: Range<usize>, place: &[Rc<Extent>]) -> Result<ReadPart> {
         let block_size = self.versions.borrow().settings.block_size();
         let each = self.space.extent_bytes() as usize;
         let (mut bytes, mut start) = (Vec::new(), range.start);
@@ -185,7 +234,12 @@ async fn watch_age(weak: Weak<VersionStore>, executor: Executor, age_ns: u64) {
     }
 }
 
-fn damaged(extent: u32, at: usize) -> Error {
+fn silence() -> Error {
+    let silence = format_duration_ns(SILENCE_NS as f64);
+    Fault::new(FaultKind::Device, format!("the device of the undo space has not answered for {silence}")).into()
+}
+
+fn damaged(extent: u64, at: usize) -> Error {
     let detail = format!("extent {extent} of the rollback segments holds no version at byte {at}");
     Error::DamagedTemp { file: FILE.to_owned(), offset: at as u64, detail }
 }
@@ -202,7 +256,7 @@ impl Versions {
     }
 
     /// The extent that has to leave memory next, if one does, and what is to be written.
-    fn next_to_leave(&mut self, now: Instant) -> Option<(u32, Vec<u8>)> {
+    fn next_to_leave(&mut self, now: Instant) -> Option<(u64, Vec<u8>)> {
         let old = self.settings.age_ns.and_then(|age_ns| now.ns().checked_sub(age_ns)).map(Instant::from_ns);
         let is_old = old.is_some_and(|old| self.history.memory_since().is_some_and(|since| since <= old));
         if is_old || self.is_over() { self.history.close_oldest(old) } else { None }
@@ -215,12 +269,12 @@ impl Versions {
         view: View,
         record: (PartitionId, &[u8]),
         past: &mut Reconstruction,
-    ) -> Result<Option<(u32, usize, Vec<Rc<Extent>>)>> {
+    ) -> Result<Option<(u64, usize, Vec<Rc<Extent>>)>> {
         self.check(view)?;
         while self.step_back(view, record, past) {}
         let Target::Extent(extent, at) = past.rest.target() else { return Ok(None) };
         Ok(match self.history.find(extent, at) {
-            FoundVersion::Spilled(place) => Some((extent, at, place)),
+            FoundVersion::Spilled(number, place) => Some((number, at, place)),
             FoundVersion::Here(_) | FoundVersion::Gone => None,
         })
     }

@@ -29,6 +29,8 @@ pub(crate) struct VersionStore {
     /// Whether what is kept stays although nothing reads it at present: making it anew for the next reader would take long.
     pub(super) stays_kept: Cell<bool>,
     pub(super) is_closing: Cell<bool>,
+    /// Whether the undo space has left a write unanswered for too long.
+    pub(super) is_silent: Cell<bool>,
     /// Whether moments before the opening can be read.
     pub(super) is_rebuilt: Cell<bool>,
     /// What the calendar showed at the beginning of the executor's clock, in nanoseconds since 1970: moments are remembered by the
@@ -62,6 +64,7 @@ impl VersionStore {
             last_commit: Cell::new(began),
             stays_kept: Cell::new(false),
             is_closing: Cell::new(false),
+            is_silent: Cell::new(false),
             is_rebuilt: Cell::new(false),
             unix_began_ns: executor.unix_ns().saturating_sub(executor.now().ns()),
         })
@@ -147,6 +150,7 @@ impl VersionStore {
     /// Ends the background tasks.
     pub fn stop(&self) {
         self.is_closing.set(true);
+        self.room.wake_all(&self.executor);
     }
 
     /// Removes the undo space.

@@ -13,6 +13,7 @@ use std::task::Poll;
 use structures::set::SEGMENT_SIZES;
 use virtual_driver::{Hardware, Media, Options, VirtualDriver};
 
+mod extents;
 mod lazy;
 mod loads;
 mod parts;
@@ -532,4 +533,25 @@ fn a_version_of_an_earlier_extent_at_the_same_place_is_named() {
         Ok(())
     })
     .expect("nothing else fails");
+}
+
+#[test]
+fn moments_are_forgotten_where_no_transaction_keeps_versions() {
+    on_a_machine(async |executor| {
+        let undo = super::UndoSettings { retention_ns: SECOND_NS, ..super::UndoSettings::default() };
+        let database = Database::create(executor, Settings { undo, ..Settings::default() }).await?;
+        let direct = Organization::Direct { objects: 4, blocking_factor: 2, record_size: 16 };
+        let objects = database.create_partition(PartitionSpec::new("objects", direct, Locking::None)).await?;
+        for round in 0..300 {
+            executor.sleep_ns(SECOND_NS / 50).await;
+            database
+                .transaction(async |tx| tx.modify_object(objects, 1, |object| object.fill(round as u8)).await)
+                .await?;
+            let count = database.0.engine.versions.versions.borrow().moments.count();
+            assert!(count <= 60, "{count} moments after {round} transactions");
+        }
+        let age_ns = SECOND_NS / 2;
+        database.as_of_age(age_ns).await.map(|_| ())
+    })
+    .expect("nothing fails");
 }

@@ -137,7 +137,7 @@ impl Actor<'_> {
         let version = self.new_version(store, number);
         let change = |value: &mut [u8]| {
             let old = store.version(value);
-            let new = store.value(version, place, store.filler_length(value));
+            let new = store.changed(version, place, value);
             if new.len() == value.len() {
                 value.copy_from_slice(&new);
             }

@@ -30,6 +30,9 @@ pub const INDEX_NAME: &str = "by_group";
 /// The length of a record that is found by number.
 const RECORD_SIZE: u32 = 24;
 
+/// The bits of the word that begins a value in which the version is; the others are those of its filler.
+const VERSION_BITS: u32 = 56;
+
 /// A version that is never written. It stands for a value that cannot be decoded.
 const GARBAGE: Version = Version(u64::MAX);
 
@@ -95,7 +98,8 @@ impl Store {
         }
     }
 
-    /// A value: a version, its place if that is not the key's number, and some bytes that belong to the version.
+    /// A value: a version, its place if that is not the key's number, and some bytes that belong to the version, or to one before it
+    /// ([`Store::changed`]).
     pub fn value(self, version: Version, place: u64, length: usize) -> Vec<u8> {
         let filler = vec![version.0 as u8; length];
         let mut value = Vec::new();
@@ -105,14 +109,27 @@ impl Store {
                 typed().encode(&fields, &mut value).expect("it is of the type");
             }
             Store::Tree | Store::Set | Store::Appended => {
-                value.extend_from_slice(&version.0.to_le_bytes());
+                value.extend_from_slice(&first_word(version).to_le_bytes());
                 value.extend_from_slice(&filler);
             }
             Store::Direct => {
-                value.extend_from_slice(&version.0.to_le_bytes());
+                value.extend_from_slice(&first_word(version).to_le_bytes());
                 value.resize(RECORD_SIZE as usize, version.0 as u8);
             }
         }
+        value
+    }
+
+    /// A value of another version and the same length. A part of the versions leave the filler as it was, so that they change a part of
+    /// the value.
+    pub fn changed(self, version: Version, place: u64, old: &[u8]) -> Vec<u8> {
+        let is_in_part = !self.is_indexed() && version.0.is_multiple_of(3) && old.len() >= size_of::<u64>();
+        if !is_in_part {
+            return self.value(version, place, self.filler_length(old));
+        }
+        let mut value = old.to_vec();
+        let bytes = VERSION_BITS as usize / 8;
+        value[..bytes].copy_from_slice(&version.0.to_le_bytes()[..bytes]);
         value
     }
 
@@ -122,12 +139,16 @@ impl Store {
         let (version, filler) = match self {
             Store::Index | Store::Unique => {
                 let record = typed();
-                (word(record.bytes(value, 1).ok()), record.bytes(value, 2).ok())
+                let version = word(record.bytes(value, 1).ok());
+                (version.map(|version| (version, version as u8)), record.bytes(value, 2).ok())
             }
-            _ => (word(Some(value)), value.get(8..)),
+            _ => {
+                let split = |word: u64| (word & ((1 << VERSION_BITS) - 1), (word >> VERSION_BITS) as u8);
+                (word(Some(value)).map(split), value.get(8..))
+            }
         };
-        let (Some(version), Some(filler)) = (version, filler) else { return GARBAGE };
-        let is_whole = filler.iter().all(|byte| *byte == version as u8);
+        let (Some((version, of_filler)), Some(filler)) = (version, filler) else { return GARBAGE };
+        let is_whole = filler.iter().all(|byte| *byte == of_filler);
         let is_initial = version == Version::INITIAL.0 && self != Store::Direct;
         if is_whole && !is_initial { Version(version) } else { GARBAGE }
     }
@@ -153,6 +174,11 @@ impl Store {
             _ => value.len().saturating_sub(8),
         }
     }
+}
+
+/// What a value begins with that is of one version.
+fn first_word(version: Version) -> u64 {
+    version.0 | u64::from(version.0 as u8) << VERSION_BITS
 }
 
 /// A set of records with keys.
@@ -188,6 +214,14 @@ mod tests {
             *value.last_mut().expect("it has bytes") ^= 1;
             assert_eq!(store.version(&value), GARBAGE, "{store:?}");
             assert_eq!(store.version(&[]), GARBAGE);
+        }
+        for store in [Store::Tree, Store::Set, Store::Direct] {
+            let old = store.value(Version(770), 3, 16);
+            let mut value = store.changed(Version(771), 3, &old);
+            assert_eq!((store.version(&value), &value[7..]), (Version(771), &old[7..]));
+            *value.last_mut().expect("it has bytes") ^= 1;
+            assert_eq!(store.version(&value), GARBAGE, "{store:?}");
+            assert_eq!(store.changed(Version(772), 3, &old), store.value(Version(772), 3, 16));
         }
         assert_eq!(Store::Direct.version(&[0; 24]), Version::INITIAL);
         assert_eq!(Store::Tree.version(&[0; 24]), GARBAGE, "absence is no value");

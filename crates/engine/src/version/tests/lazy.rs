@@ -190,3 +190,13 @@ fn a_change_of_a_set_is_found_again_below_a_later_one_though_what_covered_it_is_
     })
     .expect("nothing fails");
 }
+
+#[cfg(feature = "canary")]
+#[test]
+fn a_change_that_is_taken_for_covered_by_a_later_one_is_found() {
+    structures::canary::plant(Some(structures::canary::Canary::LateCover));
+    let check = a_change_that_was_left_out_is_found_again_below_a_later_one_of_all_of_its_record;
+    let found = std::panic::catch_unwind(check);
+    structures::canary::plant(None);
+    assert!(found.is_err(), "nothing notices it");
+}

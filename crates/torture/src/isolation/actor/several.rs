@@ -27,7 +27,7 @@ impl Actor<'_> {
         let mut shown = Vec::new();
         let change = |position: usize, value: &mut [u8]| {
             shown.push((position, store.version(value)));
-            let new = store.value(versions[position], place, store.filler_length(value));
+            let new = store.changed(versions[position], place, value);
             if new.len() == value.len() {
                 value.copy_from_slice(&new);
             }
