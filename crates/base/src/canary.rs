@@ -92,6 +92,10 @@ canaries! {
     ShortRange,
     /// A record is read by its key without a lock.
     UnlockedRead,
+    /// What was read where there are no locks is told before it is durable.
+    UnlockedSight,
+    /// A record is added behind the end up to which a serializable transaction has read.
+    PassedEnd,
     /// A transaction at snapshot level changes what others have changed since its moment.
     LostUpdate,
     /// A transaction at snapshot level changes records although it is unknown whether they were changed since its snapshot,

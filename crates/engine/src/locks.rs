@@ -29,6 +29,9 @@ pub struct Locks {
     /// Whether an owner has a range, and whether one has marked a key.
     are_ranges_held: Cell<bool>,
     are_keys_marked: Cell<bool>,
+    /// Owners that may have read up to the end of a partition, and whether there are any.
+    end_readers: RefCell<Vec<Owner>>,
+    are_ends_read: Cell<bool>,
     /// The waiting tasks.
     waiters: Rc<LockWaiters>,
     /// Owners that must give up: few, and none most of the time.
@@ -69,6 +72,8 @@ impl Locks {
             ranges: RefCell::default(),
             are_ranges_held: Cell::new(false),
             are_keys_marked: Cell::new(false),
+            end_readers: RefCell::default(),
+            are_ends_read: Cell::new(false),
             waiters: Rc::new(LockWaiters::new(executor)),
             victims: RefCell::default(),
         }

@@ -69,6 +69,7 @@ use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::Poll;
 use structures::page::Edit;
+use structures::reuse::empty_for_reuse;
 use waiters::Waiters;
 
 /// The name of the group of the log server's tasks.
@@ -176,7 +177,7 @@ impl Log {
         edits: impl IntoIterator<Item = (u64, &'a Edit<'a>)>,
     ) -> Lsn {
         let inner = &mut *self.inner.borrow_mut();
-        inner.scratch.clear();
+        empty_for_reuse(&mut inner.scratch);
         record::encode(transaction, body, edits, &mut inner.scratch);
         let end = inner.buffer.append(&inner.scratch);
         if record::is_own_change(&inner.scratch) {

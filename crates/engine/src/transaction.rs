@@ -4,6 +4,7 @@ mod abort;
 mod add;
 mod admission;
 mod appended;
+mod arrivals;
 mod commit;
 mod cursor;
 mod fields;

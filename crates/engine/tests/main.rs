@@ -3,6 +3,7 @@
 mod abandoned_growth;
 mod arbitrary_bytes;
 mod archives;
+mod arrivals;
 mod backup_faults;
 mod backup_pressure;
 mod backup_write_faults;

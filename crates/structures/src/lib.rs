@@ -16,6 +16,7 @@ pub mod page;
 pub mod page_table;
 pub mod prefetch;
 pub mod replacement;
+pub mod reuse;
 pub mod set;
 pub mod sparse_array;
 pub mod undo;

@@ -45,6 +45,7 @@
 
 mod actions;
 mod arrivals;
+mod by_segment;
 mod capture;
 mod changes;
 mod ending;
@@ -526,6 +527,9 @@ impl Sets {
     pub fn roll_back(&mut self, owner: Owner) {
         self.roll_back_to(owner, ChangePosition::default());
         self.watch.forget(owner);
+        if let Some(changes) = self.owners.get_mut(owner.0 as usize) {
+            changes.clear();
+        }
     }
 
     /// Whether any segment is lent.
@@ -580,6 +584,7 @@ fn commit(sets: &mut [Option<Box<Set>>], changes: &mut Changes) {
 fn roll_back(sets: &mut [Option<Box<Set>>], changes: &mut Changes, position: ChangePosition) {
     while changes.shadows.len() > position.shadows {
         let shadow = changes.shadows.pop().expect("there are more");
+        changes.by_segment.get_mut().take_back(sets, &shadow, changes.shadows.len());
         let set = sets[usize::from(shadow.set)].as_mut().expect("it had been changed");
         set.roll_back(&shadow, shadow.bytes(&changes.saved));
         changes.saved.truncate(shadow.saved);

@@ -4,6 +4,7 @@
 //! which bounds the work of repeated crashes.
 
 use crate::page::change::{put_bytes, take_bytes, take_u8, take_u16, take_u64};
+use crate::reuse::{capacity_bytes, empty_for_reuse};
 use base::{PageId, PartitionId};
 
 /// How an update is undone. Keys, not positions: the record may have moved to another page since.
@@ -218,10 +219,15 @@ impl UndoList {
         }
     }
 
-    /// Forgets everything but the memory.
+    /// Forgets everything; its memory stays, unless it is much.
     pub fn clear(&mut self) {
-        self.bytes.clear();
-        self.starts.clear();
+        empty_for_reuse(&mut self.bytes);
+        empty_for_reuse(&mut self.starts);
+    }
+
+    /// Its memory, used or not, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        capacity_bytes(&self.bytes) + capacity_bytes(&self.starts)
     }
 
     /// Decodes a stored form that [`UndoList::push`] made.

@@ -140,6 +140,8 @@ pub enum ClientEvent {
     VersionsSwept,
     /// After a restart the database was read as it was at a moment before that.
     MomentRead,
+    /// A call gave up waiting for a lock, and its transaction went on.
+    WaitedOut,
     /// Damage was reported, and the medium repaired, on which the scenario went on.
     Repaired,
     /// The sync of a load failed, and what it was to make durable was gone.
@@ -162,7 +164,7 @@ pub enum ClientEvent {
 
 impl ClientEvent {
     /// Every event.
-    pub const ALL: [ClientEvent; 77] = [
+    pub const ALL: [ClientEvent; 78] = [
         ClientEvent::Replayed,
         ClientEvent::NothingCreated,
         ClientEvent::NotClosed,
@@ -231,6 +233,7 @@ impl ClientEvent {
         ClientEvent::LargeTransaction,
         ClientEvent::VersionsSwept,
         ClientEvent::MomentRead,
+        ClientEvent::WaitedOut,
         ClientEvent::Repaired,
         ClientEvent::LoadNotSynced,
         ClientEvent::SeveralGivenUp,
@@ -313,6 +316,7 @@ impl ClientEvent {
             ClientEvent::LargeTransaction => "large transaction",
             ClientEvent::VersionsSwept => "versions swept",
             ClientEvent::MomentRead => "earlier moment read",
+            ClientEvent::WaitedOut => "lock not awaited",
             ClientEvent::Repaired => "medium repaired",
             ClientEvent::LoadNotSynced => "load not synced",
             ClientEvent::SeveralGivenUp => "several given up",
@@ -347,7 +351,9 @@ impl ClientEvent {
             | ClientEvent::ClosedAtWork
             | ClientEvent::SilenceEnded
             | ClientEvent::Repaired => true,
-            ClientEvent::UndoFull | ClientEvent::VersionsSwept | ClientEvent::MomentRead => kind == SeedKind::Isolation,
+            ClientEvent::UndoFull | ClientEvent::VersionsSwept | ClientEvent::MomentRead | ClientEvent::WaitedOut => {
+                kind == SeedKind::Isolation
+            }
             _ => kind == SeedKind::Durability,
         }
     }

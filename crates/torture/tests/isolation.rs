@@ -1,6 +1,7 @@
 //! Clients that meet on few records, at the levels of isolation: many quick seeds, and planted bugs.
 
 use engine::canary::{Canary, plant};
+use engine::catalog::Locking;
 use entresol_torture::history::Level;
 use entresol_torture::{
     Configuration, Contention, Failure, FaultKind, Options, SeedKind, Step, Store, run_range, run_seed,
@@ -87,6 +88,25 @@ fn a_short_range_is_found_in_the_range_that_is_always_run() {
 fn a_read_without_a_lock_is_found() {
     let failure = first_failure(Canary::UnlockedRead, 100, |drawn| drawn.levels == [Level::Serializable]);
     assert!(failure.wrong[0].starts_with('G') || failure.wrong[0].starts_with("lost update"), "{failure}");
+}
+
+/// On pages and in sets.
+#[test]
+fn a_record_that_is_added_behind_what_was_scanned_is_found() {
+    for in_set in [false, true] {
+        let suits = |drawn: &Contention| {
+            let is_locked = drawn.appended_locking != Locking::None && drawn.levels == [Level::Serializable];
+            is_locked && drawn.stores.contains(&Store::Appended) && drawn.appended_in_set == in_set
+        };
+        let failure = first_failure(Canary::PassedEnd, 60, suits);
+        assert!(failure.wrong[0].starts_with('G') || failure.wrong[0].contains("appended"), "{failure}");
+    }
+}
+
+#[test]
+fn what_was_seen_without_locks_and_told_too_early_is_found() {
+    let suits = |drawn: &Contention| drawn.takes_turns;
+    first_failure(Canary::UnlockedSight, 100, suits);
 }
 
 #[test]

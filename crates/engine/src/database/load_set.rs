@@ -6,6 +6,7 @@
 
 use super::Database;
 use super::log_room::{has_log_beside, wait_for_log_beside};
+use super::set_index::give_up_entries;
 use crate::catalog::{Organization, Partition};
 use crate::checkpoint::{SweepGuard, back_up_load, begin_sweeping_load, give_up_log};
 use crate::engine::{Engine, Visit};
@@ -36,9 +37,10 @@ impl Drop for SetLoad {
         let engine = &self.database.0.engine;
         if !self.is_durable && !canary::is_planted(Canary::HalfLoad) {
             let owner = self.transaction.owner();
-            engine.sets.sets.borrow_mut().unload(owner, self.partition);
+            let indexes = engine.sets.sets.borrow_mut().unload(owner, self.partition);
             // The next load may begin before the transaction has ended, and would meet its versions.
             engine.versions.forget(owner, 0, 0);
+            indexes.into_iter().for_each(|entries| give_up_entries(&engine.core.executor, entries));
         }
     }
 }

@@ -16,8 +16,9 @@ use crate::transaction::not_indexed;
 use crate::{Error, Result};
 use base::PartitionId;
 use driver::Work;
+use executor::Executor;
 use structures::canary::{self, Canary};
-use structures::set::Secondary;
+use structures::set::{DroppedIndex, Secondary};
 
 /// How many entries of an index that was dropped are given up before others get their turn.
 const GIVEN_UP: usize = 256;
@@ -105,13 +106,17 @@ impl Database {
 
     /// Takes an index out of memory that changes of records leave alone, beside others.
     pub(super) fn end_in_set(&self, base: PartitionId, number: usize) {
-        let executor = &self.0.engine.core.executor;
-        let mut dropped = self.0.engine.sets.sets.borrow_mut().drop_secondary(base, number);
-        let yielding = executor.clone();
-        drop(executor.spawn(async move {
-            while dropped.give_up(GIVEN_UP) {
-                yielding.yield_now().await;
-            }
-        }));
+        let dropped = self.0.engine.sets.sets.borrow_mut().drop_secondary(base, number);
+        give_up_entries(&self.0.engine.core.executor, dropped);
     }
+}
+
+/// Gives up entries that no index has any more, beside everything else.
+pub(super) fn give_up_entries(executor: &Executor, mut dropped: DroppedIndex) {
+    let yielding = executor.clone();
+    drop(executor.spawn(async move {
+        while dropped.give_up(GIVEN_UP) {
+            yielding.yield_now().await;
+        }
+    }));
 }

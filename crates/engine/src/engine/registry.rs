@@ -204,6 +204,12 @@ impl Registry {
         self.spare.push(state);
     }
 
+    /// The memory of all undo lists, used or not, in bytes.
+    #[cfg(test)]
+    pub fn memory_of_undo(&self) -> usize {
+        self.slots.iter().map(|slot| slot.undo.borrow().memory_bytes()).sum()
+    }
+
     /// Notes from where the transaction's records begin.
     pub fn set_first_lsn(&mut self, owner: Owner, lsn: Lsn) {
         self.slots[owner.0 as usize].first_lsn = lsn;

@@ -13,6 +13,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use structures::lock::Owner;
+use structures::reuse::empty_for_reuse;
 use structures::set::Logging;
 use structures::undo::UndoList;
 
@@ -152,6 +153,8 @@ pub(crate) struct TransactionState {
     pub rollbacks: PartialRollbacks,
     /// What must be durable before its answer may leave, also one that says no: the commits whose updates it has read.
     pub dependency: Cell<Lsn>,
+    /// Whether it has looked at a partition without locks, where nothing tells whose updates it has read.
+    pub saw_unlocked: Cell<bool>,
     /// Those that began before it and those after it, as [`Registry`] counts them.
     pub group: u8,
     /// Its age for the choice of a deadlock's victim: the number of the first try.
@@ -201,6 +204,13 @@ impl TransactionState {
         self.dependency.set(self.dependency.get().max(lsn));
     }
 
+    /// Up to where the log must be durable before its answer may leave, if the last commit is at `present`.
+    #[inline]
+    pub fn answer_depends_on(&self, present: Lsn) -> Lsn {
+        let seen = if self.saw_unlocked.get() { present } else { Lsn::ZERO };
+        self.dependency.get().max(seen)
+    }
+
     /// How many updates it would have to take back.
     pub fn updates(&self) -> usize {
         self.undo.borrow().len()
@@ -209,15 +219,16 @@ impl TransactionState {
     /// Forgets everything but its place and the memory.
     pub(super) fn clear(&mut self) {
         self.undo.borrow_mut().clear();
-        self.chains.clear();
+        empty_for_reuse(&mut self.chains);
         self.loose = None;
-        self.pages.clear();
+        empty_for_reuse(&mut self.pages);
         self.call.end();
         self.wrote = false;
         self.logged = 0;
         self.reserved = 0;
         self.rollbacks.clear();
         self.dependency.set(Lsn::ZERO);
+        self.saw_unlocked.set(false);
         self.isolation = Isolation::Serializable;
         self.is_half_changed.set(false);
         self.aborted.take();

@@ -3,6 +3,7 @@
 use super::Locks;
 use base::{Lsn, PartitionId};
 use std::ops::Bound;
+use structures::canary::{self, Canary};
 use structures::key_hash;
 use structures::lock::{Attempt, KeySpan, Mark, Mode, Owner, Resource};
 
@@ -14,18 +15,16 @@ impl Locks {
     }
 
     /// Locks a range of keys for reading, whose records the owner was admitted to ([`Locks::admits`]) since the present step began.
-    /// Returns the LSN that must be durable before anything may be told that the range shows.
-    ///
-    /// # Errors
-    /// What has to be waited for first, in shared mode: another owner deletes a record within, or waits to change one. The range is
-    /// locked up to there from its lower end, or down to there from its upper one if it is `backward`.
+    /// Returns the LSN that must be durable before anything may be told that the range shows, and what has to be waited for first, in
+    /// shared mode, if another owner deletes a record within, or waits to change one: the range is locked up to there then from its lower
+    /// end, or down to there from its upper one if it is `backward`.
     pub(crate) fn lock_range(
         &self,
         (owner, began): (Owner, u64),
         partition: PartitionId,
         (lower, upper): (Bound<&[u8]>, Bound<&[u8]>),
         backward: bool,
-    ) -> Result<Lsn, Resource> {
+    ) -> (Lsn, Option<Resource>) {
         let mut ranges = self.ranges.borrow_mut();
         let span = KeySpan::new(lower, upper);
         let is_locked = |key: &[u8]| {
@@ -43,11 +42,11 @@ impl Locks {
             let _granted =
                 self.table.borrow_mut().request(owner, Resource::ranges(partition, number), Mode::Shared, began);
         }
-        match obstacle {
-            None => Ok(ranges.dependency(partition)),
-            Some((key, Mark::Deleted)) => Err(Resource::record(partition, key_hash(&key))),
-            Some((key, Mark::Intended)) => Err(Resource::intent(partition, key_hash(&key))),
-        }
+        let obstacle = obstacle.map(|(key, mark)| match mark {
+            Mark::Deleted => Resource::record(partition, key_hash(&key)),
+            Mark::Intended => Resource::intent(partition, key_hash(&key)),
+        });
+        (ranges.dependency(partition), obstacle)
     }
 
     /// Whether the owner could have the resource at once, or has it. Returns the LSN that must be durable before anything may be
@@ -95,12 +94,45 @@ impl Locks {
         self.wake(granted);
     }
 
+    /// The owner asks for the end of a partition, to read up to there. To be called before, since the lock may be granted in a step of
+    /// another owner.
+    pub(crate) fn note_end_reader(&self, owner: Owner) {
+        let mut readers = self.end_readers.borrow_mut();
+        if !readers.contains(&owner) {
+            readers.push(owner);
+        }
+        self.are_ends_read.set(true);
+    }
+
+    /// Lets an owner add a record at the end of a partition; false if it has to wait for one that has read up to there.
+    #[inline]
+    pub(crate) fn pass_end(&self, owner: Owner, partition: PartitionId) -> bool {
+        !self.are_ends_read.get() || self.pass_read_end(owner, Resource::end_gap(partition))
+    }
+
+    #[cold]
+    fn pass_read_end(&self, owner: Owner, end: Resource) -> bool {
+        canary::is_planted(Canary::PassedEnd)
+            || !self.is_held(end)
+            || self.pass(owner, end, Mode::InsertIntention).is_some()
+    }
+
     /// Gives back the ranges and marks of an owner.
     #[inline]
     pub(super) fn release_ranges(&self, owner: Owner, commit: Option<Lsn>) {
         if self.are_ranges_held.get() || self.are_keys_marked.get() {
             self.end_ranges(owner, commit);
         }
+        if self.are_ends_read.get() {
+            self.forget_end_reader(owner);
+        }
+    }
+
+    #[cold]
+    fn forget_end_reader(&self, owner: Owner) {
+        let mut readers = self.end_readers.borrow_mut();
+        readers.retain(|reader| *reader != owner);
+        self.are_ends_read.set(!readers.is_empty());
     }
 
     #[cold]

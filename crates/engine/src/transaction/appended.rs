@@ -157,6 +157,10 @@ impl Transaction {
         self.check_active()?;
         let found = self.engine.catalog.describe(partition)?;
         if let Organization::Set { arrivals: true, .. } = found.organization {
+            if self.read_view().is_none() {
+                return self.scan_arrivals(&found, look).await;
+            }
+            // A view shows them in their order.
             let number = |key: &[u8]| u64::from_be_bytes(key.try_into().expect("the key of an arrival is its number"));
             return self
                 .scan_set(partition, |key, record| look(arrival_position(partition, number(key)), record))
@@ -171,7 +175,7 @@ impl Transaction {
         match found.locking {
             _ if read_view.is_some() => {}
             Locking::None => self.await_unlocked(partition).await?,
-            Locking::Page | Locking::Record => self.lock(Resource::end_gap(partition), Mode::Shared).await?,
+            Locking::Page | Locking::Record => self.lock_end(partition).await?,
         }
         let count = engine.core.complete(|| engine.core.page_count(partition)).await?;
         if let Some(read_view) = read_view {

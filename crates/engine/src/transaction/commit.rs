@@ -82,7 +82,7 @@ impl Transaction {
         let mut ending = self.decide();
         if ending.only_read() {
             ending.engine.sets.sets.borrow_mut().commit(ending.state.owner);
-            return EarlyCommit::Logged(ending.state.dependency.get());
+            return EarlyCommit::Logged(ending.dependency());
         }
         let lsn = ending.append();
         let rules = ending.engine.transactions.rules;
@@ -222,7 +222,12 @@ impl Ending {
     async fn finish_reading(&mut self) -> Result<()> {
         self.engine.sets.sets.borrow_mut().commit(self.state.owner);
         self.engine.core.locks.release_all(self.state.owner, None);
-        self.engine.core.confirm_reads(self.state.dependency.get()).await
+        self.engine.core.confirm_reads(self.dependency()).await
+    }
+
+    /// Up to where the log must be durable before it may be told what was read.
+    fn dependency(&self) -> Lsn {
+        self.state.answer_depends_on(self.engine.versions.present())
     }
 
     /// The rest of a commit that has pages to free. They are freed also when its caller has gone, and when a forced write fails.

@@ -35,7 +35,7 @@ impl Transaction {
         }
         let keyed = KeyedPartition::of(&found)?;
         let is_there = match read_view {
-            Some(read_view) => copy(self.read_found_past(read_view, (partition, keyed.is_set), key).await?.as_deref()),
+            Some(read_view) => copy(self.read_found_past(read_view, (keyed, partition), key).await?.as_deref()),
             None => self.get_found_with(keyed, partition, key, copy).await?,
         };
         let contents = match is_there {

@@ -8,7 +8,7 @@
 
 use super::Transaction;
 use super::commit::remove;
-use crate::engine::{Engine, Isolation, segments_returned};
+use crate::engine::{Engine, Isolation, KeyedPartition, segments_returned};
 use crate::mvcc::{ReadView, enter_reader, enter_snapshot, read_at, rest};
 use crate::version::{ReaderPace, VersionStore, View};
 use crate::{Error, Result};
@@ -155,8 +155,8 @@ impl Transaction {
         if self.reference() {
             self.delayed_reference().await?;
         }
-        let is_set = self.engine.catalog.find_keyed(partition)?.is_set;
-        self.read_found_past(read_view, (partition, is_set), key).await
+        let found = self.engine.catalog.find_keyed(partition)?;
+        self.read_found_past(read_view, (found, partition), key).await
     }
 
     /// As [`Transaction::read_past`], after the reference, in a partition that was looked up.
@@ -164,12 +164,12 @@ impl Transaction {
     pub(super) async fn read_found_past(
         &mut self,
         read_view: ReadView,
-        (partition, is_set): (PartitionId, bool),
+        (found, partition): (KeyedPartition, PartitionId),
         key: &[u8],
     ) -> Result<Option<Vec<u8>>> {
-        self.await_unlocked_tree(partition).await?;
+        self.await_unlocked_tree(found, partition).await?;
         let pace = self.pace_single().await;
-        let found = read_at(&self.engine, read_view.view, (partition, is_set), key, pace).await;
+        let found = read_at(&self.engine, read_view.view, (partition, found.is_set), key, pace).await;
         self.trace_key_access(partition, key, false);
         found
     }

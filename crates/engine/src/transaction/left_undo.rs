@@ -17,7 +17,7 @@ use super::Transaction;
 use super::rollback::{end_rollback, undo_beside};
 use super::stall::{REST_NS_MAX, REST_NS_MIN, renew_stall, report_stall};
 use crate::catalog::{Locking, Organization};
-use crate::engine::{Active, Engine};
+use crate::engine::{Active, Engine, KeyedPartition};
 use crate::locks::Ungranted;
 use crate::statistics::Event;
 use crate::{Error, Result};
@@ -176,9 +176,16 @@ fn lock_of(engine: &Engine, undo: &Undo<'_>) -> Option<ChangeLock> {
 }
 
 impl Transaction {
+    /// Notes that a partition without locks is looked at. Its records may show any commit up to the moment at which the answer is asked for.
+    #[inline]
+    pub(super) fn note_unlocked(&self) {
+        self.state.saw_unlocked.set(!canary::is_planted(Canary::UnlockedSight));
+    }
+
     /// Before a partition without locks is used: asks that nothing of it is left to be undone. Returns what has to be waited for.
     #[inline]
     pub(super) fn before_unlocked(&mut self, partition: PartitionId) -> Option<(Resource, Ungranted)> {
+        self.note_unlocked();
         if self.engine.transactions.left.is_any() { self.request_unlocked(partition) } else { None }
     }
 
@@ -196,13 +203,9 @@ impl Transaction {
         }
     }
 
-    /// The same, if it is a b-tree without locks: no versions are kept of its records.
-    pub(super) async fn await_unlocked_tree(&mut self, partition: PartitionId) -> Result<()> {
-        if !self.engine.transactions.left.is_any() {
-            return Ok(());
-        }
-        let found = self.engine.catalog.describe(partition)?;
-        if found.organization == Organization::BTree && found.locking == Locking::None {
+    /// The same before the past of a partition is read, if it is a b-tree without locks: no versions are kept of its records.
+    pub(super) async fn await_unlocked_tree(&mut self, found: KeyedPartition, partition: PartitionId) -> Result<()> {
+        if !found.is_set && !found.locks_records {
             self.await_unlocked(partition).await?;
         }
         Ok(())
@@ -211,6 +214,7 @@ impl Transaction {
     /// Whether something of a partition without locks is left to be undone, which has to be waited for.
     #[inline]
     pub(super) fn has_left_undo(&self, partition: PartitionId) -> bool {
+        self.note_unlocked();
         self.engine.transactions.left.is_any() && !self.try_lock(Resource::partition(partition), Mode::Shared)
     }
 }

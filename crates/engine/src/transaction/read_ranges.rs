@@ -66,9 +66,13 @@ impl Transaction {
     /// Lets a record be added at the end of a partition; false if it has to wait for a transaction that has read up to the end.
     #[inline]
     pub(super) fn pass_end(&self, partition: PartitionId) -> bool {
-        let end = Resource::end_gap(partition);
-        let locks = &self.engine.core.locks;
-        !locks.is_held(end) || locks.pass(self.state.owner, end, Mode::InsertIntention).is_some()
+        self.engine.core.locks.pass_end(self.state.owner, partition)
+    }
+
+    /// Keeps others from adding a record at the end of a partition.
+    pub(super) async fn lock_end(&mut self, partition: PartitionId) -> Result<()> {
+        self.engine.core.locks.note_end_reader(self.state.owner);
+        self.lock(Resource::end_gap(partition), Mode::Shared).await
     }
 
     /// Whether a cursor may show this record. Otherwise returns what has to be waited for.
@@ -108,12 +112,9 @@ impl Transaction {
 
     fn lock_keys(&self, cursor: &Cursor, bounds: (Bound<&[u8]>, Bound<&[u8]>)) -> Option<Resource> {
         let (owner, is_backward) = ((self.state.owner, self.state.began), cursor.direction() == Direction::Backward);
-        match self.engine.core.locks.lock_range(owner, cursor.partition(), bounds, is_backward) {
-            Ok(dependency) => {
-                self.state.depend_on(dependency);
-                None
-            }
-            Err(resource) => Some(resource),
-        }
+        let (dependency, obstacle) = self.engine.core.locks.lock_range(owner, cursor.partition(), bounds, is_backward);
+        // Also of the part before an obstacle: what is missing there may be asked for by its key.
+        self.state.depend_on(dependency);
+        obstacle
     }
 }

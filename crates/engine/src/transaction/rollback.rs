@@ -45,7 +45,7 @@ impl Transaction {
     /// # });
     /// ```
     pub async fn rollback(mut self) -> Result<()> {
-        let (engine, dependency) = (self.engine.clone(), self.state.dependency.get());
+        let (engine, dependency) = (self.engine.clone(), self.dependency());
         // A reason to tell is there also where the rollback fails.
         let rolled_back = self.spawn_rollback().join().await;
         if !canary::is_planted(Canary::EarlyRefusal) {
@@ -57,9 +57,13 @@ impl Transaction {
     /// The same without waiting for what it has read: an answer that follows from that may leave when the log is durable up
     /// to the position returned.
     pub(crate) async fn rollback_early(mut self) -> Result<Lsn> {
-        let dependency = self.state.dependency.get();
+        let dependency = self.dependency();
         self.spawn_rollback().join().await?;
         Ok(if canary::is_planted(Canary::EarlyRefusal) { Lsn::ZERO } else { dependency })
+    }
+
+    fn dependency(&self) -> Lsn {
+        self.state.answer_depends_on(self.engine.versions.present())
     }
 
     /// The rollback goes on even if its caller does not wait for it.

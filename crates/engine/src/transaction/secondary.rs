@@ -111,6 +111,7 @@ impl Transaction {
         }
         if found.locking != Locking::Record {
             self.mark_not_replayable()?;
+            self.note_unlocked();
         }
         self.engine.sets.sets.borrow().note_missing(self.state.owner);
         let (mut last, mut value) = (None, Vec::new());
@@ -318,6 +319,9 @@ impl Transaction {
     /// Locks the record that will have the next number in the step that adds it, before a reader sees it in an index.
     fn try_append_typed(&mut self, found: &Partition, number: Option<u64>, value: &[u8]) -> TypedStep<u64> {
         let (engine, partition, owner) = (self.engine.clone(), found.id(), self.state.owner);
+        if found.locking == Locking::Record && !self.pass_end(partition) {
+            return TypedStep::Met(LockStep::Wait(Resource::end_gap(partition), Mode::InsertIntention));
+        }
         let mut sets = engine.sets.sets.borrow_mut();
         let key = number.unwrap_or_else(|| sets.next_arrival(partition)).to_be_bytes();
         // Before the number, for which all others that add something wait while it is locked.

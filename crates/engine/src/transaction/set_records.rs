@@ -97,10 +97,20 @@ impl Transaction {
             None => sets.append(owner, partition, value),
             Some(number) => sets.append_numbered(owner, partition, number, value).map(|()| number),
         };
-        let number = self.in_set(partition, append).await?;
+        let number = loop {
+            // In the step that adds it: who has read up to the end sees none more.
+            if locks_records && !self.pass_end(partition) {
+                self.lock(Resource::end_gap(partition), Mode::InsertIntention).await?;
+                continue;
+            }
+            match self.ask_sets(partition, append) {
+                Ok(number) => break number,
+                Err(refusal) => self.resolve_refusal(partition, refusal).await?,
+            }
+        };
         self.engine.core.executor.charge_value(value.len());
         if locks_records {
-            // No other transaction can know the record yet.
+            // In the same step: no other transaction can know the record yet.
             self.lock(Resource::record(partition, key_hash(&number.to_be_bytes())), Mode::Exclusive).await?;
         }
         Ok(number)

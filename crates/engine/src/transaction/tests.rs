@@ -3,9 +3,10 @@
 use super::{Chains, free_after_restart};
 use crate::engine::{Chain, TransactionState};
 use crate::version::tests::on_a_machine;
-use crate::{Database, Isolation, PartitionSpec, Result, Settings, Transaction, buffer};
+use crate::{Database, Isolation, PartitionSpec, Result, Settings, Transaction, buffer, log};
 use base::{PageId, PartitionId, TransactionId};
 use std::rc::Rc;
+use structures::reuse::KEPT_BYTES_MAX;
 use structures::set::{FieldType, FieldValue, RecordType};
 use structures::undo::{Undo, UndoList};
 
@@ -118,6 +119,52 @@ fn a_rollback_past_a_partition_that_is_gone_frees_nothing_of_it() {
         super::undo(&database.0.engine.core, &mut state, 0).await?;
         assert_eq!(state.updates(), 0);
         assert!(state.chains.is_empty() && state.loose.is_none());
+        Ok(())
+    });
+    assert_eq!(done, Ok(()));
+}
+
+/// The number that a transaction has among those at the same time is given to others: what it takes up must not stay with it.
+#[test]
+fn the_memory_of_large_transactions_is_given_back() {
+    const AT_ONCE: u32 = 4;
+    const LARGE: usize = 2 << 20;
+    let done = on_a_machine(async |executor| {
+        let log = log::Settings { capacity: 1 << 30, ..log::Settings::default() };
+        let database = Database::create(executor, Settings { log, ..Settings::default() }).await?;
+        let rows = database.create_partition(PartitionSpec::b_tree("rows")).await?;
+        let set = database.create_partition(PartitionSpec::set("set")).await?;
+        let value = [7; 600];
+        let load = async |tx: &mut Transaction| {
+            for number in 0..AT_ONCE {
+                tx.put(rows, &key(number), &value).await?;
+                tx.put(set, &key(number), &value).await?;
+            }
+            Ok::<_, crate::Error>(())
+        };
+        database.transaction(load).await?;
+        let engine = &database.0.engine;
+        let taken = || {
+            let of_sets = engine.sets.sets.borrow().memory_of_changes();
+            engine.transactions.registry.borrow().memory_of_undo() + of_sets
+        };
+        for commits in [true, false] {
+            let mut together = Vec::new();
+            for number in 0..AT_ONCE {
+                let mut tx = database.begin().await?;
+                for round in 0..LARGE / value.len() {
+                    let value = [round as u8; 600];
+                    tx.put(rows, &key(number), &value).await?;
+                    tx.put(set, &key(number), &value).await?;
+                }
+                together.push(tx);
+            }
+            assert!(taken() > 2 * AT_ONCE as usize * LARGE, "they have changed that");
+            for tx in together {
+                if commits { tx.commit().await? } else { tx.rollback().await? }
+            }
+            assert!(taken() <= AT_ONCE as usize * KEPT_BYTES_MAX, "{} bytes are kept", taken());
+        }
         Ok(())
     });
     assert_eq!(done, Ok(()));

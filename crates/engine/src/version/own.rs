@@ -4,6 +4,7 @@ use super::chain;
 use super::ghosts::Ghost;
 use super::part::Part;
 use structures::lock::{Owner, Resource};
+use structures::reuse::empty_for_reuse;
 
 /// Which of a transaction's changes a version precedes, so that a rollback to a savepoint drops it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,11 +72,11 @@ impl Own {
         self.versions.is_empty() && self.of_sets == 0 && self.update_left_out.is_none()
     }
 
-    /// Forgets everything but the memory.
+    /// Forgets everything; its memory stays, unless it is much.
     pub(super) fn clear(&mut self) {
         let (mut versions, mut bytes) = (std::mem::take(&mut self.versions), std::mem::take(&mut self.bytes));
-        versions.clear();
-        bytes.clear();
+        empty_for_reuse(&mut versions);
+        empty_for_reuse(&mut bytes);
         *self = Own { versions, bytes, ..Own::default() };
     }
 }
@@ -110,5 +111,22 @@ impl Owners {
     #[cfg(test)]
     pub(super) fn versions(&self) -> usize {
         self.0.iter().map(|own| own.versions.len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use structures::reuse::{KEPT_BYTES_MAX, capacity_bytes};
+
+    #[test]
+    fn the_memory_of_a_large_transaction_is_given_back() {
+        let mut own = Own::default();
+        let version =
+            |start| Private { record: None, start, part: None, change: OwnChange::Update(0), ghosts: Vec::new() };
+        own.versions.extend((0..100_000).map(version));
+        own.bytes.resize(3 * KEPT_BYTES_MAX, 7);
+        own.clear();
+        assert_eq!(capacity_bytes(&own.versions) + capacity_bytes(&own.bytes), 0);
     }
 }

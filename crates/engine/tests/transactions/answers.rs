@@ -129,6 +129,152 @@ fn so_does_a_rollback_that_the_caller_asks_for() {
     });
 }
 
+/// Partitions without locks, with a record or an object each: a tree, objects, one for records in their order, a set of arrivals.
+async fn without_locks(database: &Database) -> Result<[PartitionId; 4]> {
+    let objects = Organization::Direct { objects: 10, blocking_factor: 10, record_size: 8 };
+    let arrivals = Organization::Set { arrivals: true, segment_size: 16 << 10, reserve_percent: 10 };
+    let organizations = [
+        ("loose-tree", Organization::BTree),
+        ("objects", objects),
+        ("heap", Organization::Append { blocking_factor: 0 }),
+        ("arrivals", arrivals),
+    ];
+    let mut partitions = [PartitionId(0); 4];
+    for (partition, (name, organization)) in partitions.iter_mut().zip(organizations) {
+        *partition = database.create_partition(PartitionSpec::new(name, organization, Locking::None)).await?;
+    }
+    let [tree, objects, heap, arrivals] = partitions;
+    let load = async |tx: &mut Transaction| {
+        tx.put(tree, b"old", &[1]).await?;
+        tx.modify_object(objects, 3, |object| object[0] = 1).await?;
+        tx.append(heap, &[1]).await?;
+        tx.append(arrivals, &[1]).await.map(drop)
+    };
+    database.transaction(load).await?;
+    Ok(partitions)
+}
+
+async fn count_appended(tx: &mut Transaction, partition: PartitionId) -> Result<u8> {
+    let mut count = 0;
+    tx.scan_appended(partition, |_, _| {
+        count += 1;
+        true
+    })
+    .await?;
+    Ok(count)
+}
+
+/// What a transaction sees in one of these partitions, in one of several ways.
+async fn see(tx: &mut Transaction, [tree, objects, heap, arrivals]: [PartitionId; 4], way: u8) -> Result<u8> {
+    Ok(match way {
+        0 => tx.get(tree, b"old").await?.expect("it is there")[0],
+        1 => tx.get_with(tree, b"old", |value| value.expect("it is there")[0]).await?,
+        2 => {
+            let mut seen = 0;
+            tx.get_each_with(tree, &["old"], |_, value| seen = value.expect("it is there")[0]).await?;
+            seen
+        }
+        3 => {
+            let mut cursor = tx.cursor(tree, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+            tx.next(&mut cursor).await?.expect("it is there").1[0]
+        }
+        4 => {
+            let mut seen = 0;
+            let look = |_: &[u8], value: &[u8]| {
+                seen = value[0];
+                true
+            };
+            tx.scan(tree, .., Direction::Backward).look(look).await?;
+            seen
+        }
+        5 => tx.get_for_update(tree, b"old").await?.expect("it is there")[0],
+        6 => tx.modify(tree, b"old", |value| value[0]).await?,
+        7 => tx.read_object(objects, 3, |object| object[0]).await?,
+        8 => count_appended(tx, heap).await?,
+        _ => count_appended(tx, arrivals).await?,
+    })
+}
+
+/// Where nothing is locked, nothing tells whose updates were read.
+#[test]
+fn what_was_seen_without_locks_is_told_when_the_commits_are_durable_that_it_may_show() {
+    run(Procedures::new(), async |database, _| {
+        let all = without_locks(database).await?;
+        let [tree, objects, heap, arrivals] = all;
+        let mut value = 1;
+        for (isolation, way) in
+            Isolation::ALL.into_iter().flat_map(|isolation| (0..10).map(move |way| (isolation, way)))
+        {
+            // Views see what was added in its order as it was at their moment.
+            if isolation != Isolation::Serializable && way > 7 {
+                continue;
+            }
+            for commits in [true, false] {
+                value += 1;
+                let change = async move |tx: &mut Transaction| {
+                    tx.put(tree, b"old", &[value]).await?;
+                    tx.modify_object(objects, 3, |object| object[0] = value).await?;
+                    tx.append(heap, &[value]).await?;
+                    tx.append(arrivals, &[value]).await.map(drop)
+                };
+                let mut tx = database.begin_at(isolation).await?;
+                let committed = commit_meanwhile(database, change).await;
+                let depends_on = database.log().end();
+                assert_eq!(see(&mut tx, all, way).await?, value, "{isolation:?}, way {way}");
+                if commits {
+                    tx.commit().await?
+                } else {
+                    tx.rollback().await?
+                }
+                let durable = database.log().durable();
+                assert!(durable >= depends_on, "{isolation:?}, way {way}: it was told before that is durable");
+                committed.join().await?;
+            }
+        }
+        Ok(())
+    });
+}
+
+#[cfg(feature = "canary")]
+#[test]
+fn what_is_told_of_partitions_without_locks_too_early_is_found() {
+    use crate::ground::planting::is_found;
+    use entresol_engine::canary::Canary;
+    is_found(Canary::UnlockedSight, what_was_seen_without_locks_is_told_when_the_commits_are_durable_that_it_may_show);
+}
+
+/// A call that waits behind a part of its range has locked that part, and may be given up.
+#[test]
+fn what_is_missing_from_the_locked_part_of_a_range_is_told_when_that_is_durable() {
+    run(Procedures::new(), async |database, [tree, _]| {
+        let load = async |tx: &mut Transaction| {
+            tx.put(tree, b"k1", &[1]).await?;
+            tx.put(tree, b"k2", &[1]).await
+        };
+        database.transaction(load).await?;
+        let delete = async move |tx: &mut Transaction| tx.delete(tree, b"k1").await.map(drop);
+        let committed = commit_meanwhile(database, delete).await;
+        let depends_on = database.log().end();
+        let mut writer = database.begin().await?;
+        writer.delete(tree, b"k2").await?;
+        let mut tx = database.begin().await?;
+        let mut cursor = tx.cursor(tree, Bound::Included(b"k1"), Bound::Unbounded, Direction::Forward);
+        {
+            let mut next = std::pin::pin!(tx.next(&mut cursor));
+            std::future::poll_fn(|context| {
+                assert!(next.as_mut().poll(context).is_pending(), "it waits for the deletion behind");
+                std::task::Poll::Ready(())
+            })
+            .await;
+        }
+        assert_eq!(tx.get(tree, b"k1").await?, None);
+        tx.commit().await?;
+        assert!(database.log().durable() >= depends_on, "it was told before the deletion is durable");
+        writer.rollback().await?;
+        committed.join().await
+    });
+}
+
 #[test]
 fn a_refusal_that_follows_from_nothing_new_waits_for_nothing() {
     run(Procedures::new(), async |database, [tree, set]| {

@@ -54,6 +54,17 @@ impl Arrivals {
         Some(block.places[(number % NUMBERS) as usize]).filter(|place| *place != 0)
     }
 
+    /// The least number from this one on that has a place, and that.
+    pub(super) fn next(&self, from: u64) -> Option<(u64, u64)> {
+        let position = self.position(from / NUMBERS).unwrap_or_else(|position| position);
+        self.blocks.range(position..).find_map(|block| {
+            let first = block.number * NUMBERS;
+            let skipped = from.saturating_sub(first) as usize;
+            let at = skipped + block.places.get(skipped..)?.iter().position(|place| *place != 0)?;
+            Some((first + at as u64, block.places[at]))
+        })
+    }
+
     /// Gives `number` a place, which is not 0.
     pub(super) fn set(&mut self, number: u64, place: u64) {
         let block = self.block(number / NUMBERS);
@@ -134,6 +145,8 @@ mod tests {
                 }
             }
             assert_eq!(arrivals.find(number), model.get(&number).copied());
+            let next = model.range(number..).next().map(|(number, place)| (*number, *place));
+            assert_eq!(arrivals.next(number), next);
         }
         assert_eq!(arrivals.count(), model.len());
         assert!(model.iter().all(|(number, place)| arrivals.find(*number) == Some(*place)));

@@ -19,7 +19,8 @@
 //! White transactions are in the backup, before all others; black ones find black segments as they were taken and as
 //! other black ones have changed them since.
 
-use super::changes::{Before, Changes};
+use super::by_segment;
+use super::changes::Changes;
 use super::memory::Set;
 use super::segment::{BLACK, WHITE};
 use super::stable::{self, Versions};
@@ -186,24 +187,10 @@ impl Set {
     }
 
     /// Whether a segment's image must be saved before a commit changes it.
-    fn is_wanted(&self, segment: usize) -> bool {
-        self.segments[segment].colour == WHITE && self.capture == Some(Capture::CopyOnUpdate)
+    pub(super) fn is_wanted(&self, segment: usize) -> bool {
+        let found = &self.segments[segment];
+        found.colour == WHITE && self.capture == Some(Capture::CopyOnUpdate) && found.preserved.is_none()
     }
-}
-
-/// The white segments that the commit of these changes is going to alter, as set and number, each once.
-pub(super) fn wanted(sets: &[Option<Box<Set>>], changes: &Changes) -> Vec<(u16, usize)> {
-    let mut wanted = Vec::new();
-    for shadow in &changes.shadows {
-        let set = sets[usize::from(shadow.set)].as_ref().expect("it had been changed");
-        let moved_to = if let Before::MovedTo(to) = shadow.before { to } else { shadow.place };
-        for segment in [set.locate(shadow.place).0, set.locate(moved_to).0] {
-            if set.is_wanted(segment) && !wanted.contains(&(shadow.set, segment)) {
-                wanted.push((shadow.set, segment));
-            }
-        }
-    }
-    wanted
 }
 
 impl Sets {
@@ -323,7 +310,7 @@ impl Sets {
         match self.capture {
             Some(Capture::StableVersions) => self.copied.1 += std::mem::take(&mut changes.kept_bytes),
             Some(Capture::CopyOnUpdate) => {
-                for (number, segment) in wanted(&self.sets, changes) {
+                for (number, segment) in by_segment::wanted(&self.sets, &changes.shadows) {
                     self.save_image(usize::from(number), segment);
                 }
             }
@@ -333,9 +320,6 @@ impl Sets {
 
     fn save_image(&mut self, number: usize, segment: usize) {
         let set = self.sets[number].as_ref().expect("it had been changed");
-        if set.segments[segment].preserved.is_some() {
-            return;
-        }
         let (partition, size, dirty) = (set.partition, set.segment_size, set.segments[segment].dirty);
         let spare = self.spare(size);
         let mut frame = spare.unwrap_or_else(|| Frame::allocate(1, size).pop().expect("one frame"));

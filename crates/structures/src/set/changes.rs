@@ -4,6 +4,11 @@
 //! image of its segment. So a backup holds committed state only, a restart undoes nothing, and a sweep that takes the
 //! state of its beginning need not wait for a moment without transactions.
 
+use super::Sets;
+use super::by_segment::ChangesBySegment;
+use crate::reuse::{capacity_bytes, empty_for_reuse};
+use std::cell::RefCell;
+
 /// A moment within a transaction's changes, to which they can be rolled back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChangePosition {
@@ -58,6 +63,8 @@ pub(super) struct Changes {
     pub(super) saved: Vec<u8>,
     /// Bytes of records that were saved for a sweep and are still to be charged to the owner.
     pub(super) kept_bytes: u64,
+    /// Where the shadows are, as far as an image of a segment was made beside the transaction.
+    pub(super) by_segment: RefCell<ChangesBySegment>,
 }
 
 impl Changes {
@@ -66,11 +73,24 @@ impl Changes {
         ChangePosition { redo: self.redo.len(), shadows: self.shadows.len() }
     }
 
-    /// Forgets all.
+    /// Forgets all; the memory stays, unless it is much.
     #[inline]
     pub(super) fn clear(&mut self) {
-        self.redo.clear();
-        self.shadows.clear();
-        self.saved.clear();
+        empty_for_reuse(&mut self.redo);
+        empty_for_reuse(&mut self.shadows);
+        empty_for_reuse(&mut self.saved);
+        self.by_segment.get_mut().clear();
+    }
+
+    /// Its memory, used or not, in bytes.
+    fn memory_bytes(&self) -> usize {
+        capacity_bytes(&self.redo) + capacity_bytes(&self.shadows) + capacity_bytes(&self.saved)
+    }
+}
+
+impl Sets {
+    /// The memory that holds what unfinished transactions have changed, or is kept for the next ones, in bytes.
+    pub fn memory_of_changes(&self) -> usize {
+        self.owners.iter().map(Changes::memory_bytes).sum()
     }
 }

@@ -85,30 +85,25 @@ impl Set {
         (layout::key(bytes, at).to_vec(), layout::value(bytes, at).to_vec())
     }
 
-    /// The committed state of a segment, with header and checksum. `shadows` are those of unfinished transactions, each with
+    /// The committed state of a segment, with header and checksum. `shadows` are those there of unfinished transactions, each with
     /// its saved bytes, for every record the latest first.
-    pub(super) fn image<'a>(
-        &self,
-        segment: usize,
-        shadows: impl Iterator<Item = (&'a Shadow, &'a [u8])>,
-        out: &mut [u8],
-    ) {
+    pub(super) fn image(&self, segment: usize, shadows: &[(&Shadow, &[u8])], out: &mut [u8]) {
         let found = &self.segments[segment];
         let (used, rest) = out.split_at_mut(found.tail());
         used.copy_from_slice(&found.bytes()[..found.tail()]);
         rest.fill(0);
-        if found.uncommitted > 0 {
-            for (shadow, saved) in shadows.filter(|(shadow, _)| shadow.set == self.partition.0) {
-                let (here, at) = self.locate(shadow.place);
-                if let Before::MovedTo(to) = shadow.before
-                    && let (moved_to, at) = self.locate(to)
-                    && moved_to == segment
-                {
-                    undo_in(used, at, &Before::Nothing, &[]);
-                }
-                if here == segment {
-                    undo_in(used, at, &shadow.before, saved);
-                }
+        for (shadow, saved) in shadows {
+            #[cfg(test)]
+            self.looked_at.set(self.looked_at.get() + 1);
+            let (here, at) = self.locate(shadow.place);
+            if let Before::MovedTo(to) = shadow.before
+                && let (moved_to, at) = self.locate(to)
+                && moved_to == segment
+            {
+                undo_in(used, at, &Before::Nothing, &[]);
+            }
+            if here == segment {
+                undo_in(used, at, &shadow.before, saved);
             }
         }
         self.header(segment, found.tail()).seal(out);

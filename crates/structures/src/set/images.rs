@@ -39,12 +39,9 @@ impl Sets {
     /// If the segment is lent, or `out` has another size.
     pub fn image(&self, partition: PartitionId, segment: u32, out: &mut [u8]) {
         let (set, number) = (self.set(partition), segment as usize);
-        let shadows = self
-            .owners
-            .iter()
-            .flat_map(|changes| changes.shadows.iter().rev().map(|shadow| (shadow, shadow.bytes(&changes.saved))));
         match set.segments[number].preserved.as_ref().map(|preserved| &preserved.state) {
-            None => set.image(number, shadows, out),
+            None if set.segments[number].uncommitted == 0 => set.image(number, &[], out),
+            None => set.image(number, &self.shadows_in(partition, number), out),
             Some(PreservedState::Image(saved)) => out.copy_from_slice(saved),
             Some(PreservedState::Records(versions)) => set.stable_image(number, versions, out),
         }

@@ -59,6 +59,9 @@ pub(super) struct Set {
     pub(super) sequence: u64,
     /// The number of the next arrival.
     pub(super) arrival: u64,
+    /// How many shadows were looked at for images.
+    #[cfg(test)]
+    pub(super) looked_at: std::cell::Cell<usize>,
 }
 
 /// The segment that would have to be looked at is lent.
@@ -150,6 +153,8 @@ impl Set {
             buried: BTreeSet::new(),
             sequence: 0,
             arrival: 0,
+            #[cfg(test)]
+            looked_at: std::cell::Cell::new(0),
         }
     }
 

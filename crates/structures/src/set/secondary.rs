@@ -176,6 +176,11 @@ impl Ordered {
         self.beyond(Bound::Included((secondary, key))).next() == Some((secondary, key))
     }
 
+    /// Takes all entries out.
+    pub(super) fn take_entries(&mut self) -> DroppedIndex {
+        DroppedIndex(std::mem::take(&mut self.entries))
+    }
+
     /// Fills the index anew.
     pub(super) fn rebuild<'a>(&mut self, records: impl Iterator<Item = (&'a [u8], &'a [u8])>) {
         let entries: Vec<Entry> = records.filter_map(|(key, value)| self.entry(key, value)).collect();

@@ -116,6 +116,17 @@ impl Segment {
         self.tail as usize == SEGMENT_HEADER_SIZE
     }
 
+    /// Takes out whatever it holds.
+    pub(super) fn clear(&mut self) {
+        assert_eq!(self.uncommitted, 0, "shadows name places");
+        if !self.is_empty() {
+            self.tail = SEGMENT_HEADER_SIZE as u32;
+            self.free = (self.bytes().len() - SEGMENT_HEADER_SIZE) as u32;
+            self.holes = 0;
+            self.dirty = 0b11;
+        }
+    }
+
     /// Where the items are and their first words, holes included.
     pub(super) fn items(&self) -> impl Iterator<Item = (usize, Item)> {
         items(self.bytes(), self.tail())

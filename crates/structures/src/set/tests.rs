@@ -3,6 +3,7 @@
 mod building;
 mod damage;
 mod history;
+mod large;
 mod sharding;
 mod visit;
 

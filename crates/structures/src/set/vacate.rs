@@ -170,6 +170,7 @@ impl Set {
             self.finder.repoint(key, hash, from, to);
         }
         for &(owner, number) in shadows {
+            owners[owner].by_segment.get_mut().clear();
             let shadow = &mut owners[owner].shadows[number];
             if shadow.place == from {
                 shadow.place = to;

@@ -55,6 +55,25 @@ impl Sets {
     }
 }
 
+impl Sets {
+    /// The first record of a set of arrivals whose number is this one or a later one: its number and its value.
+    ///
+    /// # Errors
+    /// [`Refusal::Lent`].
+    ///
+    /// # Panics
+    /// If the set's records have keys of the caller's.
+    #[inline]
+    pub fn arrival_from(&self, partition: PartitionId, from: u64) -> Result<Option<(u64, &[u8])>, Refusal> {
+        let set = self.set(partition);
+        let Finder::Arrival(arrivals) = &set.finder else { panic!("the set does not number its records") };
+        let Some((number, place)) = arrivals.next(from) else { return Ok(None) };
+        let (segment, at) = set.locate(place);
+        let bytes = set.segments[segment].bytes_here().ok_or(Refusal::Lent(segment as u32))?;
+        Ok(Some((number, layout::value(bytes, at))))
+    }
+}
+
 impl Set {
     fn show(&self, places: &[u64], mut look: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
         for place in places {

@@ -2,11 +2,13 @@
 
 mod several;
 
+use super::contention::TURNS;
 use super::store::{INDEX_NAME, Store, number_of, stored_key};
 use crate::ClientEvent;
 use crate::context::RunContext;
 use crate::history::{History, Key, Span, Version};
 use base::PartitionId;
+use engine::organization::append::Position;
 use engine::set::{FieldError, FieldValue};
 use engine::{Direction, Error, Isolation, Result, Savepoint, Transaction};
 use std::cell::RefMut;
@@ -85,9 +87,20 @@ impl Actor<'_> {
         Ok(())
     }
 
+    /// Takes turns with others where records are added, and nothing is locked. The lock is none of a writer: so it tells nothing of commits
+    /// that are not durable yet.
+    async fn take_turn(&mut self) -> Result<()> {
+        if self.context.configuration.contention.as_ref().is_some_and(|contention| contention.takes_turns) {
+            let turns = self.tx.partition(TURNS)?;
+            self.tx.get_for_update(turns, TURNS.as_bytes()).await?;
+        }
+        Ok(())
+    }
+
     /// Adds a record at the end of a store.
     pub async fn append(&mut self, store: Store, new: New) -> Result<()> {
         let partition = partition(&self.tx, store)?;
+        self.take_turn().await?;
         let version = self.history().new_record(self.number, store.name());
         self.tx.append(partition, &store.value(version, new.place, new.length)).await?;
         self.history().wrote(self.number, version, Some(new.place));
@@ -234,12 +247,19 @@ impl Actor<'_> {
 
     async fn scan_appended(&mut self) -> Result<Vec<(Key, Version)>> {
         let partition = partition(&self.tx, Store::Appended)?;
-        let mut found = Vec::new();
-        let keep = |_, value: &[u8]| {
+        if self.tx.isolation() == Isolation::Serializable {
+            self.take_turn().await?;
+        }
+        let (mut found, mut places) = (Vec::new(), Vec::new());
+        let keep = |at: Position, value: &[u8]| {
             found.push(Store::Appended.arrived(value));
+            places.push((at.page.number, at.slot));
             true
         };
         self.tx.scan_appended(partition, keep).await?;
+        if !places.is_sorted_by(|one, next| one < next) {
+            self.context.differs(&[Store::Appended.name()], format!("records come out of their order: {places:?}"));
+        }
         Ok(found)
     }
 

@@ -7,6 +7,7 @@ use super::store::Store;
 use crate::abandon::at_most;
 use crate::context::{After, RunContext};
 use crate::debit_credit::roll_back;
+use crate::event::ClientEvent;
 use crate::history::{History, Level, Span};
 use base::time::MILLISECOND_NS;
 use base::{Lsn, Random};
@@ -14,6 +15,7 @@ use engine::catalog::Locking;
 use engine::{Database, Direction, Error, Isolation, Result, Transaction};
 use std::cell::RefMut;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// For how long one that is patient rests at most, in nanoseconds.
 const PATIENCE_NS_MAX: u64 = 3 * MILLISECOND_NS;
@@ -26,6 +28,8 @@ struct Client<'a> {
     random: Random,
     /// For what is done after an error.
     afterwards: Random,
+    /// For how long calls wait for locks.
+    patience: Random,
     /// Moments that were read: their log positions, and the first reader of each.
     moments: Vec<(Lsn, usize)>,
     /// The age of a transaction that was in others' way and is to be tried again.
@@ -37,8 +41,9 @@ pub async fn client(context: Rc<RunContext>, database: Database, number: usize) 
     let Some(contention) = &context.configuration.contention else { return };
     let random = context.random(&format!("contention {number}"));
     let afterwards = context.random(&format!("contention {number} afterwards"));
+    let patience = context.random(&format!("contention {number} patience"));
     let (moments, began) = (Vec::new(), None);
-    let mut client = Client { context: &context, contention, database, random, afterwards, moments, began };
+    let mut client = Client { context: &context, contention, database, random, afterwards, patience, moments, began };
     for _ in 0..context.configuration.transactions {
         context.pause(&mut client.random).await;
         if context.over.get() || client.run().await == After::Reopen {
@@ -87,6 +92,11 @@ impl Client<'_> {
                 self.history().aborted(actor.number);
                 return After::Reopen;
             }
+            if self.contention.is_impatient {
+                let wait_ns_max = 2 * self.contention.rest_ns_max;
+                let limit_ns = self.patience.chance(0.3).then(|| self.patience.below(wait_ns_max));
+                actor.tx.wait_at_most(limit_ns.map(Duration::from_nanos));
+            }
             let polls = if self.random.chance(0.01) { self.random.between(1, 4) } else { u64::MAX };
             let act = async {
                 match is_patient && number > 0 {
@@ -96,6 +106,10 @@ impl Client<'_> {
             };
             match at_most(polls, act).await {
                 Some(Ok(())) => {}
+                // The transaction may go on, with what it has done before.
+                Some(Err(Error::LockTimeout { .. })) if self.contention.is_impatient => {
+                    self.context.event(ClientEvent::WaitedOut);
+                }
                 Some(Err(error)) => {
                     self.began = error.is_conflict().then(|| actor.tx.began());
                     if error.is_conflict() && self.afterwards.chance(0.3) {
@@ -279,8 +293,8 @@ impl Client<'_> {
         }
         if store == Store::Appended {
             // Without locks nothing keeps others from adding records behind what a serializable transaction has scanned.
-            let has_locks = self.contention.appended_locking != Locking::None;
-            let may_scan = has_locks || actor.tx.isolation() != Isolation::Serializable;
+            let has_order = self.contention.appended_locking != Locking::None || self.contention.takes_turns;
+            let may_scan = has_order || actor.tx.isolation() != Isolation::Serializable;
             return match self.random.below(8) {
                 0 => {
                     actor.set_savepoint();
@@ -331,6 +345,8 @@ impl Client<'_> {
             0 if store != Store::Unique => {
                 numbers.sort_unstable();
                 numbers.dedup();
+                // It would be unknown how many are inserted.
+                actor.tx.wait_at_most(None);
                 actor.insert_each(store, &numbers, new).await
             }
             1 if store != Store::Unique => actor.modify_each(store, &numbers, new.place).await,

@@ -18,6 +18,9 @@ const LEVELS: [&[Level]; 5] = [
 /// Longer than any run, over all its restarts, in nanoseconds.
 const RETENTION_NS: u64 = 3_600 * SECOND_NS;
 
+/// The name of the partition that has the lock of whose turn it is.
+pub const TURNS: &str = "turns";
+
 /// Versions that leave memory early or late, and that are kept for a fixed time or as long as a snapshot may read them.
 fn undo(random: &mut Random) -> version::UndoSettings {
     let choose = |random: &mut Random, items: &[u64]| *random.choose(items).expect("there are some");
@@ -68,6 +71,12 @@ pub struct Contention {
     pub appended_locking: Locking,
     /// How many of them are on a page; 0 for as many as fit.
     pub appended_per_page: u32,
+    /// Whether they are in a set of arrivals; on pages otherwise.
+    pub appended_in_set: bool,
+    /// Whether transactions take turns in adding and scanning them, where they are not locked.
+    pub takes_turns: bool,
+    /// Whether some calls wait for locks for a short time only.
+    pub is_impatient: bool,
     /// Whether some calls are for several records.
     pub several: bool,
     /// A client that changes many unrelated records, so that versions outgrow the undo space.
@@ -128,6 +137,9 @@ impl Contention {
             past: *random.choose(&[0.0, 0.2, 0.5]).expect("there are some"),
             appended_locking: *random.choose(&[Locking::None, Locking::Page, Locking::Record]).expect("three"),
             appended_per_page: *random.choose(&[0, 1, 1, 3]).expect("four"),
+            appended_in_set: false,
+            takes_turns: false,
+            is_impatient: Random::stream(seed, "impatience").chance(0.25),
             several: is_hasty(seed),
             flood: None,
         };
@@ -143,6 +155,17 @@ impl Contention {
             drawn.stores.push(Store::Unique);
             drawn.unique_in_tree = unique.chance(0.4);
         }
+        if Random::stream(seed, "arrivals").chance(0.5) {
+            drawn.appended_in_set = true;
+            if drawn.appended_locking == Locking::Page {
+                drawn.appended_locking = Locking::Record;
+            }
+        }
+        // Otherwise nothing but their durability could be told of what serializable transactions see there.
+        drawn.takes_turns = drawn.stores.contains(&Store::Appended)
+            && drawn.appended_locking == Locking::None
+            && drawn.levels.contains(&Level::Serializable)
+            && Random::stream(seed, "turns").chance(0.7);
         // Of such a seed the moments before a restart are asked for.
         if Random::stream(seed, "kept moments").chance(0.2) {
             (drawn.undo.retention_ns, drawn.past) = (RETENTION_NS, 0.5);
@@ -156,7 +179,8 @@ impl Contention {
             true => PartitionSpec::new(Flood::NAME, set(), Locking::Record),
             false => PartitionSpec::b_tree(Flood::NAME),
         });
-        self.stores.iter().map(|store| store.spec(self)).chain(flood).collect()
+        let turns = self.takes_turns.then(|| PartitionSpec::b_tree(TURNS));
+        self.stores.iter().map(|store| store.spec(self)).chain(flood).chain(turns).collect()
     }
 
     /// How many places records of a store may have.

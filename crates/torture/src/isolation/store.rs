@@ -92,7 +92,10 @@ impl Store {
                 spec.index(IndexSpec::new(INDEX_NAME, &["group"]).unique())
             }
             Store::Appended => {
-                let organization = Organization::Append { blocking_factor: contention.appended_per_page };
+                let organization = match contention.appended_in_set {
+                    true => Organization::Set { arrivals: true, segment_size: SEGMENT_SIZE, reserve_percent: 10 },
+                    false => Organization::Append { blocking_factor: contention.appended_per_page },
+                };
                 PartitionSpec::new(self.name(), organization, contention.appended_locking)
             }
         }
