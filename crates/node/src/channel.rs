@@ -14,6 +14,7 @@ pub use engine::page_store::Future;
 use executor::{Connection, Executor, Listener, UserExecutor, WaitQueue, WholeExecutor};
 use serde::de::DeserializeOwned;
 use std::cell::Cell;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::rc::Rc;
@@ -210,6 +211,8 @@ pub struct Incoming {
     limit: usize,
     /// How many the last message had.
     last: usize,
+    /// How many messages were taken since it was waited for some.
+    together: usize,
     /// Is told of the memory that what has come takes, in bytes.
     observer: Option<Box<dyn Fn(usize)>>,
 }
@@ -229,6 +232,7 @@ impl Incoming {
             taken: 0,
             limit: SIZE_MAX,
             last: 0,
+            together: 0,
             observer: None,
         }
     }
@@ -251,6 +255,16 @@ impl Incoming {
     /// The bytes of the message that has come last.
     pub fn last_size(&self) -> usize {
         self.last
+    }
+
+    /// How many messages were taken since it was waited for some, or since [`Incoming::begin_anew`].
+    pub fn together(&self) -> usize {
+        self.together
+    }
+
+    /// Others have had their turn.
+    pub fn begin_anew(&mut self) {
+        self.together = 0;
     }
 
     /// The next message, which is paid for; `None` if the peer has ended.
@@ -286,13 +300,26 @@ impl Incoming {
                 self.executor.pay_message(size).await;
                 self.taken += size;
                 self.last = size;
+                self.together += 1;
                 return Ok(Some(&self.bytes[self.taken - size..self.taken]));
             }
             self.bytes.drain(..std::mem::take(&mut self.taken));
             if self.bytes.is_empty() && self.bytes.capacity() > KEPT_MAX {
                 self.bytes = Vec::new();
             }
-            if self.channel.receive(&mut self.bytes).await? == 0 {
+            let mut receiving = self.channel.receive(&mut self.bytes);
+            let mut has_waited = false;
+            let received = poll_fn(|context| {
+                let polled = receiving.as_mut().poll(context);
+                has_waited |= polled.is_pending();
+                polled
+            });
+            let count = received.await?;
+            drop(receiving);
+            if has_waited {
+                self.begin_anew();
+            }
+            if count == 0 {
                 return Ok(None);
             }
             if let Some(observer) = &self.observer {

@@ -71,6 +71,8 @@ pub struct Client {
     awaited: HashMap<Transaction, PageId, FixedState>,
     /// What the server was told of these waits.
     told: Vec<WaitsFor>,
+    /// The first that it is told of next, where it cannot be told of all of them together.
+    tells_from: Transaction,
     commits: Commits,
     snapshots: ClientSnapshots,
     records: NodeRecords,

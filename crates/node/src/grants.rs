@@ -59,16 +59,19 @@ struct Granted {
 }
 
 impl Grants {
-    /// What the node of this name may do with these partitions. Names of nodes are those of DNS: of any case.
+    /// What the node of this name may do with these partitions, which are all that there are; of what is granted for all partitions it is with
+    /// others, too. Names of nodes are those of DNS: of any case.
     pub fn access<'a>(&self, name: &str, partitions: impl IntoIterator<Item = (PartitionId, &'a str)>) -> Access {
         let found = self.node.iter().find(|(node, _)| node.eq_ignore_ascii_case(name));
-        let mut rights = BTreeMap::new();
-        if let Some((_, granted)) = found {
-            for (id, name) in partitions {
-                rights.extend(granted.right(name).map(|right| (id, right)));
-            }
+        let Some((_, granted)) = found else { return Access::Granted(BTreeMap::new()) };
+        let everywhere = granted.right(ALL);
+        let greater =
+            |(id, name)| granted.right(name).filter(|right| Some(*right) > everywhere).map(|right| (id, right));
+        let rights = partitions.into_iter().filter_map(greater).collect();
+        match everywhere {
+            Some(right) => Access::Everywhere(right, rights),
+            None => Access::Granted(rights),
         }
-        Access::Granted(rights)
     }
 
     /// The first name of a partition in the table that is none of these, and the node that it is granted to.
@@ -99,6 +102,8 @@ pub enum Access {
     All,
     /// This with these partitions, and nothing with others.
     Granted(BTreeMap<PartitionId, Right>),
+    /// The first with all partitions, those that are made later among them, and more with these.
+    Everywhere(Right, BTreeMap<PartitionId, Right>),
 }
 
 impl Access {
@@ -112,6 +117,9 @@ impl Access {
         match self {
             Access::All => true,
             Access::Granted(rights) => rights.values().any(|right| *right == Right::Write),
+            Access::Everywhere(right, rights) => {
+                *right == Right::Write || rights.values().any(|right| *right == Right::Write)
+            }
         }
     }
 
@@ -120,6 +128,7 @@ impl Access {
         match self {
             Access::All => true,
             Access::Granted(rights) => rights.get(&partition).is_some_and(|granted| *granted >= right),
+            Access::Everywhere(everywhere, rights) => *rights.get(&partition).unwrap_or(everywhere) >= right,
         }
     }
 }

@@ -30,6 +30,8 @@ pub const HEARD_MAX: usize = 1 << 20;
 const PIECE: usize = 56 << 10;
 /// How much memory is kept for the next piece, in bytes.
 const KEPT_MAX: usize = 2 * PIECE;
+/// A longer piece leaves in parts of this number of bytes: so it is seen that it does.
+const PART: usize = 64 << 10;
 /// For how long a peer may still take what was put there before the queue was closed, in nanoseconds.
 const LINGER_NS: u64 = 5 * SECOND_NS;
 
@@ -138,6 +140,8 @@ pub struct Outbox {
     /// Memory for the next one.
     spare: RefCell<Vec<u8>>,
     waiting: Cell<usize>,
+    /// The bytes that the channel has taken.
+    taken: Cell<u64>,
     /// The bytes of what will be put here.
     expected: Cell<usize>,
     is_closed: Cell<bool>,
@@ -147,6 +151,8 @@ pub struct Outbox {
     bell: WaitQueue,
     /// Wakes those who wait until less waits to be sent.
     room: WaitQueue,
+    /// The same, whatever is expected.
+    space: WaitQueue,
     end: WaitQueue,
     executor: Executor,
     traffic: Rc<Traffic>,
@@ -169,12 +175,14 @@ impl Outbox {
             pieces: RefCell::default(),
             spare: RefCell::default(),
             waiting: Cell::new(0),
+            taken: Cell::new(0),
             expected: Cell::new(0),
             is_closed: Cell::new(false),
             is_sending: Cell::new(false),
             bytes_max,
             bell: WaitQueue::new(),
             room: WaitQueue::new(),
+            space: WaitQueue::new(),
             end: WaitQueue::new(),
             executor: executor.clone(),
             traffic: Rc::clone(traffic),
@@ -243,6 +251,7 @@ impl Outbox {
         self.waiting.set(self.waiting.get() - piece.bytes.len());
         self.traffic.take_waiting(piece.bytes.len());
         self.wake_for_room();
+        self.space.wake_all(&self.executor);
         Some(piece)
     }
 
@@ -254,8 +263,19 @@ impl Outbox {
         }
     }
 
-    fn is_crowded(&self) -> bool {
+    /// Whether much waits to be sent, or will.
+    pub fn is_crowded(&self) -> bool {
         self.waiting.get() + self.expected.get() > HEARD_MAX
+    }
+
+    /// Whether something waits to be sent, or is being sent.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting.get() > 0 || self.is_sending.get()
+    }
+
+    /// How many bytes the channel has taken so far.
+    pub fn taken(&self) -> u64 {
+        self.taken.get()
     }
 
     fn wake_for_room(&self) {
@@ -282,6 +302,7 @@ impl Outbox {
         self.is_closed.set(true);
         self.bell.wake_all(&self.executor);
         self.room.wake_all(&self.executor);
+        self.space.wake_all(&self.executor);
         self.end.wake_all(&self.executor);
     }
 
@@ -304,6 +325,16 @@ impl Outbox {
         while self.is_crowded() && !self.is_closed.get() {
             self.room.wait(&self.executor).await;
         }
+    }
+
+    /// Whether a message of this number of bytes does not make the queue too long. One that is alone does not.
+    pub fn has_space(&self, bytes: usize) -> bool {
+        self.is_closed.get() || self.waiting.get() == 0 || self.waiting.get() + bytes <= self.bytes_max / 2
+    }
+
+    /// Waits until that may be so.
+    pub async fn await_space(&self) {
+        self.space.wait(&self.executor).await;
     }
 
     /// Waits until nothing is sent any more.
@@ -351,7 +382,12 @@ async fn send_all(outbox: &Outbox, channel: &dyn Channel) -> Result<(), Fault> {
             Some(piece) => {
                 outbox.is_sending.set(true);
                 outbox.executor.pay_steps(&piece.steps()).await;
-                channel.send(&piece.bytes).await?;
+                // Where messages have prices, each is paid for as a whole.
+                let part = if outbox.executor.is_priced() { usize::MAX } else { PART };
+                for part in piece.bytes.chunks(part) {
+                    channel.send(part).await?;
+                    outbox.taken.set(outbox.taken.get() + part.len() as u64);
+                }
                 outbox.is_sending.set(false);
                 outbox.keep_memory_of(piece);
             }

@@ -9,6 +9,7 @@ mod committing;
 mod describing;
 mod ended;
 mod fetching;
+mod hearing;
 mod internals;
 mod memory;
 mod records;
@@ -20,26 +21,25 @@ pub use admitting::{STRANGERS_BYTES_MAX, STRANGERS_MAX};
 pub use internals::ServerInternals;
 
 use crate::algorithm::{ALGORITHMS, Algorithm, CHANCES, Frames, Recency};
-use crate::channel::{Acceptor, Ending, Incoming, Transport, next_connection};
+use crate::channel::{Acceptor, Ending, Transport, next_connection};
 use crate::grants::{Access, Grants};
 use crate::lease::{LEASE_NS, Term};
-use crate::message::{Answer, ClientId, Copy, Image, LeavingFate, Message, PageAnswer, Request, ToServer};
+use crate::message::{Answer, ClientId, Copy, Image, LeavingFate, Message, PageAnswer};
 use crate::outbox::{Kinds, Outbox, Traffic};
 use crate::server::{Action, Believed, Counts, Found, Memory, Server};
 use admitting::Unknown;
 use base::{Instant, PageId, PartitionId};
 use describing::describe;
-use driver::Work;
 use engine::canary::{self, Canary};
 use engine::catalog::Partition;
 use engine::set;
 use engine::{CommitFailure, Database, Error, HeldMoment, Internals, KeptVersions, Served, Shipment};
 use executor::{Executor, Turn, WaitQueue, WholeExecutor};
 use memory::InBuffer;
+use snapshots::SetViews;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::rc::{Rc, Weak};
 
 /// How a page server works.
@@ -92,7 +92,7 @@ struct ServerNode {
     terms: RefCell<BTreeMap<ClientId, Term>>,
     /// What snapshots see of sets, and what keeps it.
     kept: KeptVersions,
-    set_views: RefCell<BTreeMap<(ClientId, u64), HeldMoment>>,
+    set_views: RefCell<SetViews<HeldMoment>>,
     /// Wakes those who wait for the end of a commit.
     bell: WaitQueue,
     traffic: Rc<Traffic>,
@@ -270,9 +270,16 @@ async fn watch_terms(server: Weak<ServerNode>, executor: Executor) {
         }
         let is_over = |(client, term): (&ClientId, &Term)| (now >= term.end()).then_some(*client);
         let over: Vec<ClientId> = server.terms.borrow().iter().filter_map(is_over).collect();
-        for client in over {
-            server.protocol.borrow_mut().note_unheard(client);
-            server.give_up(client);
+        for (place, client) in over.into_iter().enumerate() {
+            if place > 0 {
+                // Others have their turn between them, and one of them may be heard again.
+                executor.yield_now().await;
+            }
+            let is_over = server.terms.borrow().get(&client).is_some_and(|term| now >= term.end());
+            if is_over && !server.ending.has_come() {
+                server.protocol.borrow_mut().note_unheard(client);
+                server.give_up(client);
+            }
         }
     }
 }
@@ -339,47 +346,6 @@ impl ServerNode {
         }
         self.hang_up(client);
         self.step(|server, memory, actions| server.revoke(client, memory, actions));
-    }
-
-    /// Hears a client until its connection ends, or it is given up.
-    async fn hear(&self, client: ClientId, incoming: &mut Incoming, outbox: &Outbox) {
-        let mut ended = pin!(outbox.ended());
-        while let Some(Ok(Some(message))) = Outbox::unless_ended(&mut ended, incoming.next::<ToServer>()).await {
-            let steps = [(Work::NodeMessage, 1), (Work::PageImage, message.images() as u64)];
-            self.executor().pay_steps(&steps).await;
-            self.charge(&message);
-            self.received.borrow_mut().add(message.kind(), incoming.last_size());
-            self.executor().pay_debt().await;
-            // What has come before the end and was not heard is not.
-            if self.ending.has_come() {
-                return;
-            }
-            let heard = self.step(|server, memory, actions| server.receive(client, message, memory, actions));
-            if heard.is_err() {
-                return;
-            }
-            if let Some(term) = self.terms.borrow_mut().get_mut(&client) {
-                term.renew(self.executor().now());
-            }
-            outbox.has_room().await;
-        }
-    }
-
-    /// Marks what a message costs beside its transfer.
-    fn charge(&self, message: &ToServer) {
-        let executor = self.executor();
-        match &message.body {
-            Request::Read { .. } | Request::Accept { .. } | Request::Write { .. } => {
-                executor.charge(Work::LockPair);
-                executor.charge(Work::CopyRegistration);
-            }
-            Request::Record { .. } | Request::SetRecord(_) | Request::Set(_) => executor.charge(Work::LockPair),
-            Request::Fell { locks, .. } => executor.charge_times(Work::LockPair, locks.len() as u64),
-            Request::Commit { pages, redone, .. } => {
-                executor.charge_times(Work::CopyRegistration, (pages.len() + redone.len()) as u64);
-            }
-            _ => {}
-        }
     }
 
     /// One synchronous step of the protocol, and what follows from it.

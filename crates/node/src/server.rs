@@ -14,12 +14,12 @@
 //!   the lock goes with it.
 //! - Requests that cannot be granted wait in the order in which they came. A client that has a copy already and has only lost the
 //!   bytes does not wait.
-//! - A transaction that waits does so for those that use the copies that are in its way, as far as their clients have said so, for
-//!   the writer, and for writers ahead of it; and for those of its own client for which that says that it waits. So a deadlock
-//!   is a cycle, as soon as the clients have said that. A cycle is a deadlock if its transactions wait. One is taken for one that does as
-//!   long as a request is its own, though it may have given that up, or made it ahead; and as long as its client has said last that it waits for
-//!   another one, though that may be over. So a victim may be in no deadlock; nor is one that has several requests waiting while its
-//!   client has many (`queues.rs`).
+//! - A transaction that waits does so for those that use the copies that are in its way, as far as their clients have said so and that is
+//!   kept (`directory/users.rs`), for the writer, and for writers ahead of it; and for those of its own client for which that says that
+//!   it waits. So a deadlock is a cycle, as soon as the clients have said that. A cycle is a deadlock if its transactions wait. One is
+//!   taken for one that does as long as a request is its own, though it may have given that up, or made it ahead; and as long as its
+//!   client has said last that it waits for another one, though that may be over. So a victim may be in no deadlock; nor is one that has
+//!   several requests waiting while its client has many (`queues.rs`).
 //! - A request whose transaction commits, or has ended, is another one's that waits for the page, or stands alone from then on, and waits
 //!   as that has.
 //!
@@ -424,15 +424,11 @@ impl Server {
         if self.denies(client, (copy, Some(transaction)), actions) {
             return Ok(());
         }
-        let falls = self.placement.falls();
-        let entry = self.directory.entry(copy.page);
-        let held = entry.copies.get_mut(&client).expect("it has one");
-        if !falls {
-            held.users.insert(transaction);
-        }
-        if held.users.len() > USERS_MAX {
+        if !self.placement.falls() && self.directory.note_writer(client, copy.page, transaction) > USERS_MAX {
             return Err(misbehaved(client, "over a thousand transactions that use", copy.page));
         }
+        let entry = self.directory.entry(copy.page);
+        let held = entry.copies.get_mut(&client).expect("it has one");
         // What it is about to change is not what was to come back.
         held.is_wanted &= canary::is_planted(Canary::StaleReturn);
         if entry.writer.is_some_and(|writer| writer == (client, transaction) || writer.0 == client && entry.is_kept) {
@@ -450,16 +446,11 @@ impl Server {
         memory: &dyn Memory,
         actions: &mut Vec<Action>,
     ) -> Result<(), Misbehaviour> {
-        if !self.directory.holds(client, copy) {
-            return Ok(());
-        }
-        let held = self.directory.entry(copy.page).copies.get_mut(&client).expect("it holds it");
-        if held.called.is_none() {
+        if self.directory.held(client, copy).is_none_or(|held| held.called.is_none()) {
             // Nothing waits for it any more. Who uses it is told anew if it is called back again.
             return Ok(());
         }
-        held.users.extend(&by);
-        if held.users.len() > USERS_MAX {
+        if self.directory.note_use(client, copy.page, &by) > USERS_MAX {
             return Err(misbehaved(client, "over a thousand transactions that use", copy.page));
         }
         // Whatever this closes a cycle of, it goes through one of these.

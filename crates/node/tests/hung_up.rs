@@ -77,3 +77,31 @@ fn who_hangs_up_before_it_has_a_place_neither_joins_nor_costs_another_node_its_o
         [server, crowd, node].iter().for_each(Executor::stop);
     }
 }
+
+/// All places are taken by nodes without names that do nothing, and no other one leaves.
+#[test]
+fn who_hangs_up_soon_costs_no_idle_node_its_place() {
+    let machines = Machines::new(7);
+    let (server, crowd, node) = (machines.server(), machines.client(1), machines.client(2));
+    let mut cluster = Cluster::new([server.clone(), crowd.clone(), node.clone()]);
+    let address = machines.address(0);
+    let page_server = cluster.run(server.spawn(serve(server.clone(), address, 0))).expect("it starts");
+    for _ in 0..CLIENTS_MAX {
+        crowd.spawn(sit(crowd.clone(), (address, machines.address(1))));
+        cluster.run_until(cluster.now().plus_ns(MILLISECOND_NS)).expect("they go on");
+    }
+    cluster.run_until(cluster.now().plus_ns(12 * SECOND_NS)).expect("they go on");
+    for _ in 0..3 {
+        node.spawn(hang_up(node.clone(), (address, machines.address(2)), SECOND_NS));
+        cluster.run_until(cluster.now().plus_ns(5 * SECOND_NS)).expect("they go on");
+    }
+    let protocol = || page_server.protocol();
+    assert_eq!((protocol().clients().count(), protocol().counts().joined as usize), (CLIENTS_MAX, CLIENTS_MAX));
+    // One that stays gets a place.
+    node.spawn(hang_up(node.clone(), (address, machines.address(2)), 5 * SECOND_NS));
+    cluster.run_until(cluster.now().plus_ns(5 * SECOND_NS)).expect("they go on");
+    assert_eq!(protocol().counts().joined as usize, CLIENTS_MAX + 1);
+    protocol().check().expect("the directory is right");
+    drop(page_server);
+    [server, crowd, node].iter().for_each(Executor::stop);
+}

@@ -36,13 +36,22 @@ fn pages() -> buffer::Settings {
 
 /// Serves two partitions of pages, `salary` and `menu`.
 async fn serve(ground: &Ground, tls: Tls, algorithm: &str) -> (PageServer, [PartitionId; 2]) {
+    let (server, partitions, _) = serve_to(ground, tls, algorithm, TABLE).await;
+    (server, partitions)
+}
+
+fn texts(name: &str) -> PartitionSpec {
+    let organization = Organization::Direct { objects: 8, blocking_factor: 1, record_size: 64 };
+    PartitionSpec::new(name, organization, Locking::None)
+}
+
+/// The same with these grants, and the database.
+async fn serve_to(ground: &Ground, tls: Tls, algorithm: &str, table: &str) -> (PageServer, [PartitionId; 2], Database) {
     let settings = Settings { buffer: pages(), ..Settings::default() };
     let database = Database::create(&ground.executor, settings).await.expect("the directory is empty");
-    let organization = Organization::Direct { objects: 8, blocking_factor: 1, record_size: 64 };
     let mut partitions = Vec::new();
     for name in ["salary", "menu"] {
-        let spec = PartitionSpec::new(name, organization, Locking::None);
-        partitions.push(database.create_partition(spec).await.expect("there is room"));
+        partitions.push(database.create_partition(texts(name)).await.expect("there is room"));
     }
     let algorithm = algorithm::named(algorithm).expect("it is one of them");
     let settings = ServerSettings {
@@ -50,10 +59,10 @@ async fn serve(ground: &Ground, tls: Tls, algorithm: &str) -> (PageServer, [Part
         chances: CHANCES,
         message_size_min: 0,
         has_leases: true,
-        grants: Some(grants(TABLE)),
+        grants: Some(grants(table)),
     };
     let server = PageServer::serve(&database, Rc::new(tls), loopback(), settings).await.expect("a port is free");
-    (server, [partitions[0], partitions[1]])
+    (server, [partitions[0], partitions[1]], database)
 }
 
 /// A node joins, and what it receives, opened, is noted.
@@ -159,5 +168,29 @@ fn a_grant_that_is_withdrawn_or_given_counts_from_then_on() {
         let refused = server.grant(grants(r#"{"node": {"cook": {"read": ["menus"]}}}"#)).expect_err("it is none");
         assert!(refused.to_string().contains("'menus'") && refused.to_string().contains("'cook'"), "{refused}");
         write(&cook, PageId::new(menu, 0), b"soup").await.expect("it may");
+    });
+}
+
+#[test]
+fn what_is_granted_for_all_partitions_is_for_one_that_is_made_later() {
+    const TABLE: &str = r#"{"node": {"clerk": {"write": ["*"]}, "auditor": {"read": ["*"], "write": ["menu"]}}}"#;
+    let (ground, authority) = (Ground::new(), Authority::named("ours"));
+    let node = |name: &str| ground.tls(authority.issue(&ground.path(name), &[name, "127.0.0.1"]));
+    ground.run(async || {
+        let (server, [_, menu], database) = serve_to(&ground, node("server"), "cbl", TABLE).await;
+        let (clerk, _) = join(&ground, node("clerk"), server.address()).await;
+        let (auditor, _) = join(&ground, node("auditor"), server.address()).await;
+        let sessions = [clerk.session(), auditor.session()];
+        let bonus = database.create_partition(texts("bonus")).await.expect("there is room");
+        let page = PageId::new(bonus, 3);
+        write(&clerk, page, CONTENT).await.expect("it may");
+        assert_eq!(read(&auditor, page).await.expect("it may"), CONTENT);
+        denied(write(&auditor, page, b"5000.00").await);
+        write(&auditor, PageId::new(menu, 0), b"soup").await.expect("it may");
+        // The same grants are the same to both, though there is one partition more.
+        server.grant(grants(TABLE)).expect("all is there");
+        ground.executor.sleep_ns(10_000_000).await;
+        assert_eq!([clerk.session(), auditor.session()], sessions);
+        assert_eq!(server.counts().joined, 2);
     });
 }

@@ -122,13 +122,23 @@ impl Client {
         self.try_give_up(page);
     }
 
-    /// What to say so that the server knows which transactions wait for which others of this node, if it does not know that.
+    /// What to say so that the server knows which transactions wait for which others of this node, if it does not know that. Where that is more
+    /// than may be said at a time, each time others of them are named. So a cycle by way of one of them, or of two that follow each other, is
+    /// found in its turn.
     pub fn tell_waits(&mut self) -> Option<ToServer> {
-        let waits = self.active().into_iter().flat_map(|transaction| {
-            let pair = move |other| WaitsFor { transaction, other };
-            self.waits_for(transaction).into_iter().map(pair)
+        let mut active = self.active();
+        let turn = active.partition_point(|transaction| *transaction < self.tells_from);
+        active.rotate_left(turn);
+        let mut pairs: Vec<WaitsFor> = Vec::new();
+        let mut left = active.into_iter().map(|transaction| (transaction, self.waits_for(transaction)));
+        let next = left.find_map(|(transaction, mut others)| {
+            others.truncate(WAITS_MAX);
+            let is_beyond = pairs.len() + others.len() > WAITS_MAX;
+            let told = if is_beyond { Vec::new() } else { others };
+            pairs.extend(told.into_iter().map(|other| WaitsFor { transaction, other }));
+            is_beyond.then_some(transaction)
         });
-        let pairs: Vec<WaitsFor> = waits.take(WAITS_MAX).collect();
+        self.tells_from = next.unwrap_or_default();
         (pairs != self.told).then(|| {
             self.told.clone_from(&pairs);
             self.message(Request::Waits { pairs })

@@ -175,6 +175,18 @@ impl SetQuestion {
 }
 
 impl SetAnswer {
+    /// How many bytes it has of records.
+    pub(crate) fn length(&self) -> usize {
+        let length = |value: &Option<SetValue>| value.as_ref().map_or(0, |SetValue(value)| value.len());
+        match self {
+            SetAnswer::Records { records, .. } => {
+                records.iter().map(|found| found.of.len() + found.key.len() + length(&found.value)).sum()
+            }
+            SetAnswer::Value(value) => length(value),
+            _ => 0,
+        }
+    }
+
     pub(super) fn kind(&self) -> &'static str {
         match self {
             SetAnswer::Granted | SetAnswer::AskAgain => "set granted",

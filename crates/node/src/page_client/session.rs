@@ -179,6 +179,11 @@ pub(super) async fn stay(client: Weak<ClientNode>, mut incoming: Incoming, execu
 async fn hear(client: &Weak<ClientNode>, incoming: &mut Incoming, executor: &Executor) -> Option<String> {
     let (server, outbox) = client.upgrade().map(|node| (node.server, Rc::clone(&node.to_server.borrow())))?;
     let mut ended = pin!(outbox.ended());
+    // What has come of a long message says that the server is there, as whole ones do.
+    let this = client.clone();
+    incoming.observe(Box::new(move |_| {
+        this.upgrade().inspect(|node| node.heard.set(node.executor.round_now()));
+    }));
     loop {
         match Outbox::unless_ended(&mut ended, incoming.next_frame()).await {
             Some(Ok(Some(frame))) => {

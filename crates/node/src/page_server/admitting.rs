@@ -20,6 +20,9 @@ pub const STRANGERS_MAX: usize = 64;
 pub const STRANGERS_BYTES_MAX: usize = 16 << 20;
 /// How long a place is sought for one, in nanoseconds: it does not wait much longer for an answer.
 const PLACE_NS: u64 = 2 * LEASE_NS;
+/// For how long a newcomer waits before another node is to lose its place for it, in nanoseconds: many that come hang up soon. There is time for
+/// the other one's lease behind that.
+const STAY_NS: u64 = LEASE_NS * 5 / 8;
 /// How long a peer may take to say who it is, in nanoseconds.
 const INTRODUCTION_NS: u64 = 10 * SECOND_NS;
 
@@ -138,16 +141,25 @@ impl ServerNode {
     }
 
     /// If all places are taken, those of nodes that are gone are waited for, which end with their commits, for two leases at most. If there is
-    /// none then, one that is not used is given up for a node without a name, and has its lease before, if there is time for that.
+    /// none then, one that is not used is given up for a node without a name, which is still there after a while; it has its lease before, if there
+    /// is time for that.
     async fn await_place(&self, former: Option<&Former>, newcomer: &Newcomer) {
         let has_none = || self.protocol.borrow().lack_of_room(former, newcomer).is_some();
         let has_soon = || has_none() && self.protocol.borrow().has_room_soon(former, newcomer);
-        let end = self.executor().now().plus_ns(PLACE_NS);
+        let begun = self.executor().now();
+        let end = begun.plus_ns(PLACE_NS);
         while has_soon() && self.executor().now() < end {
             self.executor().sleep_ns(LOOK_NS).await;
         }
-        self.protocol.borrow_mut().note_time(self.executor().now());
-        let unused = self.protocol.borrow().place_for(former, newcomer).filter(|_| has_none());
+        let unused = || {
+            self.protocol.borrow_mut().note_time(self.executor().now());
+            self.protocol.borrow().place_for(former, newcomer).filter(|_| has_none())
+        };
+        let stay = begun.plus_ns(STAY_NS);
+        while unused().is_some() && self.executor().now() < stay {
+            self.executor().sleep_ns(LOOK_NS).await;
+        }
+        let unused = unused();
         let is_in_time = Term::new(LEASE_NS, self.executor().now()).end() <= end;
         let Some(unused) = unused.filter(|_| is_in_time) else { return };
         self.protocol.borrow_mut().lose_place(unused);

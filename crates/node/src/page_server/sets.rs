@@ -5,12 +5,14 @@ use crate::message::{
     Answer, ClientId, SetAnswer, SetAsk, SetEntry, SetFound, SetQuestion, SetRange, SetRecord, SetValue, SetWrite,
     Transaction, place_in_set,
 };
+use crate::outbox::Outbox;
 use crate::server::{Server, SetSight, span_of_index, span_of_record, span_of_records};
 use base::PartitionId;
 use engine::catalog::{EntryRange, Organization};
 use engine::lock::KeySpan;
 use engine::{Database, Error, FoundInSet, Internals, Result, SetChange};
 use std::ops::Bound;
+use std::rc::Rc;
 
 /// More bytes than most answers to questions about sets have.
 pub(super) const PORTION: usize = 256 << 10;
@@ -29,11 +31,34 @@ pub(super) fn as_change(write: &SetWrite) -> SetChange<'_> {
 impl ServerNode {
     /// Sends a record whose lock was granted: no commit changes it meanwhile, unless the transaction has ended that asks for it.
     pub(super) async fn send_set_record(&self, to: ClientId, record: SetRecord) {
-        let answer = match self.database.read_in_set(PartitionId(record.partition), &record.key).await {
-            Ok(value) => Answer::SetRecord { record, value: value.map(SetValue) },
-            Err(error) => Answer::NoSetRecord { record, is_denied: false, reason: error.to_string() },
+        let value = loop {
+            let value = match self.database.read_in_set(PartitionId(record.partition), &record.key).await {
+                Ok(value) => value,
+                Err(error) => {
+                    let reason = error.to_string();
+                    return self.send(to, &Answer::NoSetRecord { record, is_denied: false, reason });
+                }
+            };
+            let Some(full) = self.full_outbox(to, value.as_ref().map_or(0, Vec::len)) else { break value };
+            // The record is read anew then: many that are long take no memory meanwhile.
+            drop(value);
+            full.await_space().await;
         };
-        self.send(to, &answer);
+        self.send(to, &Answer::SetRecord { record, value: value.map(SetValue) });
+    }
+
+    /// Sends an answer with this number of bytes of records when there is space: they are more than were expected if the last one is long.
+    pub(super) async fn send_portion(&self, to: ClientId, answer: &Answer, length: usize) {
+        while let Some(full) = self.full_outbox(to, length) {
+            full.await_space().await;
+        }
+        self.send(to, answer);
+    }
+
+    /// What waits to be sent to a client, if there is no space behind it for a message of this number of bytes.
+    fn full_outbox(&self, to: ClientId, length: usize) -> Option<Rc<Outbox>> {
+        let outboxes = self.outboxes.borrow();
+        outboxes.get(&to).filter(|outbox| !outbox.has_space(length)).cloned()
     }
 
     /// What a transaction changes in sets, it has the locks of: of the records, and of where their entries in indexes are and will be.
@@ -90,7 +115,8 @@ impl ServerNode {
             }
             Err(_) => return,
         };
-        self.send(client, &Answer::Set { transaction: owner.1, number, said });
+        let length = said.length();
+        self.send_portion(client, &Answer::Set { transaction: owner.1, number, said }, length).await;
     }
 
     async fn look_at_set(

@@ -11,6 +11,7 @@ use engine::canary::{self, Canary};
 use engine::catalog::{EntryRange, Organization};
 use engine::page::header;
 use engine::{Error, HeldMoment, Internals, Result, Shipment};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// Which part of the buffer's size what pages were may take.
@@ -19,6 +20,25 @@ const PART_OF_BUFFER: usize = 4;
 const ROOM_MIN: usize = 1 << 20;
 /// More bytes than the answer to the beginning of a snapshot has, and what waits for it takes.
 const EXPECTED: usize = 1 << 10;
+
+/// What keeps of sets what snapshots see, one for each that is open: each is entered in the step in which its snapshot begins.
+pub(super) struct SetViews<View>(BTreeMap<(ClientId, u64), View>);
+
+impl<View> Default for SetViews<View> {
+    fn default() -> SetViews<View> {
+        SetViews(BTreeMap::new())
+    }
+}
+
+impl<View> SetViews<View> {
+    /// Those end whose snapshots are not among the open ones any more, of which there is this number. If none of theirs has ended, as after most
+    /// steps, none is looked at.
+    fn end(&mut self, open: usize, is_open: impl Fn((ClientId, u64)) -> bool) {
+        if self.0.len() != open {
+            self.0.retain(|snapshot, _| is_open(*snapshot));
+        }
+    }
+}
 
 impl PageServer {
     /// From now on what pages were before commits, as snapshots see them, may take this number of bytes of memory. Without that it is a quarter of
@@ -49,7 +69,7 @@ impl ServerNode {
     /// Tells a client of its snapshot when all that it sees is durable. Of sets it sees what the engine's own snapshot of this step does, which
     /// is the step of its moment.
     pub(super) fn begin_snapshot(&self, (client, number): (ClientId, u64), moment: Lsn) {
-        self.set_views.borrow_mut().insert((client, number), self.kept.hold());
+        self.set_views.borrow_mut().0.insert((client, number), self.kept.hold());
         if self.database.log().durable() >= moment {
             return self.tell_begun((client, number), moment);
         }
@@ -69,11 +89,8 @@ impl ServerNode {
 
     /// Those end whose snapshots have ended.
     pub(super) fn end_set_views(&self) {
-        let mut views = self.set_views.borrow_mut();
-        if !views.is_empty() {
-            let protocol = self.protocol.borrow();
-            views.retain(|snapshot, _| protocol.is_open(*snapshot));
-        }
+        let protocol = self.protocol.borrow();
+        self.set_views.borrow_mut().end(protocol.snapshots().0, |snapshot| protocol.is_open(snapshot));
     }
 
     /// Answers what a client asks of a set as it was at the moment of its snapshot.
@@ -83,7 +100,7 @@ impl ServerNode {
         question: u64,
         (partition, ask): (PartitionId, PastAsk),
     ) {
-        let moment = self.set_views.borrow().get(&snapshot).map(HeldMoment::moment);
+        let moment = self.set_views.borrow().0.get(&snapshot).map(HeldMoment::moment);
         // Its client has been told that it has ended.
         let Some(moment) = moment else { return };
         let said = match self.look_at_past(moment, partition, &ask).await {
@@ -92,7 +109,9 @@ impl ServerNode {
             Err(error) => SetAnswer::Failed { is_denied: false, reason: error.to_string() },
         };
         let (client, number) = snapshot;
-        self.send(client, &Answer::Snapshot { number, said: SnapshotAnswer::Set { question, said } });
+        let length = said.length();
+        let said = SnapshotAnswer::Set { question, said };
+        self.send_portion(client, &Answer::Snapshot { number, said }, length).await;
     }
 
     async fn look_at_past(&self, moment: Lsn, partition: PartitionId, ask: &PastAsk) -> Result<SetAnswer> {
@@ -168,5 +187,30 @@ impl ServerNode {
     fn fail_snapshot_read(&self, (client, number): (ClientId, u64), page: PageId, error: &Error) {
         let said = SnapshotAnswer::Failed { page, is_denied: false, reason: error.to_string() };
         self.send(client, &Answer::Snapshot { number, said });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn views_are_looked_at_only_when_a_snapshot_has_ended() {
+        let snapshot = |number: u64| (ClientId(number as u32 % 8), number);
+        let mut views = SetViews((0..1_000).map(|number| (snapshot(number), ())).collect());
+        let looked = Cell::new(0);
+        let mut end_of = |ended: u64| {
+            views.end(1_000 - ended as usize, |(_, number)| {
+                looked.set(looked.get() + 1);
+                number >= ended
+            });
+            (views.0.len(), looked.take())
+        };
+        for _ in 0..100 {
+            assert_eq!(end_of(0), (1_000, 0));
+        }
+        assert_eq!(end_of(1), (999, 1_000));
+        assert_eq!(end_of(1), (999, 0));
     }
 }

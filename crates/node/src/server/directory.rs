@@ -5,19 +5,21 @@ mod holders;
 mod queues;
 mod records;
 pub mod set_ranges;
+pub mod users;
 
 use crate::algorithm::Origin;
 use crate::message::{ClientId, Copy, LeavingFate, Transaction, WaitsFor};
 use base::{Instant, PageId};
 use engine::canary::{self, Canary};
 use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, HashSet};
 pub use holders::Holders;
 pub use queues::{Kind, Order, Waiting};
 use records::{RecordLocks, RecordOwners};
 use set_ranges::SetRanges;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::RangeInclusive;
+use users::{Beside, Users};
 
 /// The pages of which clients have copies or want them.
 #[derive(Default)]
@@ -28,8 +30,12 @@ pub struct Directory {
     waits: BTreeMap<(ClientId, Transaction), BTreeMap<PageId, BTreeSet<Order>>>,
     /// Those that wait for others of their own clients, and when they have begun to.
     waits_within: BTreeMap<(ClientId, Transaction), (BTreeSet<Transaction>, u64)>,
-    /// How many copies each client has.
-    held: BTreeMap<ClientId, usize>,
+    /// Of which pages each client has copies.
+    held: BTreeMap<ClientId, HashSet<PageId, FixedState>>,
+    /// The copies that each was asked to send and that may not have come: whose they are, and of which pages.
+    sending: BTreeMap<ClientId, BTreeSet<(ClientId, PageId)>>,
+    /// How many users these have beside one for each.
+    beside: BTreeMap<ClientId, Beside>,
     owners: RecordOwners,
     /// Locks in the orders of sets.
     pub ranges: SetRanges,
@@ -61,7 +67,7 @@ pub struct PageEntry {
 pub struct RegisteredCopy {
     pub number: u64,
     /// Transactions of which the client has said that they use it.
-    pub users: BTreeSet<Transaction>,
+    pub users: Users,
     /// When it was called back, if it was.
     pub called: Option<Instant>,
     /// The client that was asked to send it, and what becomes of the one that makes room for it; until it is known to have come, or is
@@ -190,7 +196,12 @@ impl PageEntry {
     }
 
     /// Whom a request waits for because of copies, the page's write lock, and, if it is of the page, others of the page that are ahead.
-    fn waits_by_pages(&self, (place, own): (usize, &Waiting), found: &mut Vec<(ClientId, Transaction)>) {
+    fn waits_by_pages(
+        &self,
+        (place, own): (usize, &Waiting),
+        directory: &Directory,
+        found: &mut Vec<(ClientId, Transaction)>,
+    ) {
         let owner = own.owner();
         let is_of_record = matches!(own.kind, Kind::Record { .. });
         let is_other = |other: &(ClientId, Transaction)| other.0 != owner.0 || (is_of_record && *other != owner);
@@ -204,8 +215,11 @@ impl PageEntry {
             let is_told = !self.falls || held.called.is_some();
             is_told && self.has_to_go(**client, own)
         });
-        let users = others.flat_map(|(client, held)| held.users.iter().map(|user| (*client, *user)));
-        found.extend(users.filter(is_other));
+        // Those that wait for nothing are on no cycle, and may be many.
+        for (client, held) in others.filter(|(client, held)| !held.users.is_empty() && directory.has_waits(**client)) {
+            let users = held.users.iter().map(|user| (*client, user));
+            found.extend(users.filter(|user| is_other(user) && directory.is_waiting(*user)));
+        }
     }
 
     /// The clients that may send their copies to this one, because they neither give them up nor want to write.
@@ -227,7 +241,7 @@ impl PageEntry {
 }
 
 /// All transactions of a client.
-fn all_of(client: ClientId) -> RangeInclusive<(ClientId, Transaction)> {
+pub fn all_of(client: ClientId) -> RangeInclusive<(ClientId, Transaction)> {
     (client, Transaction(0))..=(client, Transaction(u64::MAX))
 }
 
@@ -292,21 +306,44 @@ impl Directory {
 
     /// Enters what is known of a copy, and returns what was known of the one that it replaces.
     pub fn enter(&mut self, client: ClientId, page: PageId, held: RegisteredCopy) -> Option<RegisteredCopy> {
+        debug_assert!(held.sender.is_none(), "that is set for one that is entered");
         let before = self.entry(page).copies.insert(client, held);
-        *self.held.entry(client).or_default() += usize::from(before.is_none());
+        let hasher = self.pages.hasher();
+        self.held.entry(client).or_insert_with(|| HashSet::with_hasher(hasher.clone())).insert(page);
+        self.end_sending(before.as_ref().and_then(|before| before.sender), (client, page));
         before
     }
 
     /// Strikes out a client's copy of a page; [`Directory::tidy`] is left to the caller.
     pub fn strike_out(&mut self, client: ClientId, page: PageId) -> Option<RegisteredCopy> {
         let gone = self.pages.get_mut(&page)?.copies.remove(&client)?;
-        if let Some(count) = self.held.get_mut(&client) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(pages) = self.held.get_mut(&client) {
+            pages.remove(&page);
+            if pages.is_empty() {
                 self.held.remove(&client);
+                self.beside.remove(&client);
             }
         }
+        self.end_sending(gone.sender, (client, page));
         Some(gone)
+    }
+
+    /// A client is asked to send another one a page, of which that has this very copy.
+    pub fn begin_sending(&mut self, sender: (ClientId, LeavingFate), (client, page): (ClientId, PageId)) {
+        let Some(held) = self.pages.get_mut(&page).and_then(|entry| entry.copies.get_mut(&client)) else { return };
+        let before = held.sender.replace(sender);
+        self.end_sending(before, (client, page));
+        self.sending.entry(sender.0).or_default().insert((client, page));
+    }
+
+    /// This copy is to come from that client no more.
+    fn end_sending(&mut self, sender: Option<(ClientId, LeavingFate)>, sent: (ClientId, PageId)) {
+        let Some((sender, _)) = sender else { return };
+        let Some(sending) = self.sending.get_mut(&sender) else { return };
+        sending.remove(&sent);
+        if sending.is_empty() {
+            self.sending.remove(&sender);
+        }
     }
 
     /// A client gets a page, so all copies of it were of use.
@@ -325,13 +362,37 @@ impl Directory {
     pub fn take_sender(&mut self, client: ClientId, copy: Copy, sender: ClientId) -> Option<LeavingFate> {
         let held = self.pages.get_mut(&copy.page)?.copies.get_mut(&client)?;
         held.is(copy)?;
-        held.sender.take_if(|(by, _)| *by == sender).map(|(_, fate)| fate)
+        let taken = held.sender.take_if(|(by, _)| *by == sender);
+        self.end_sending(taken, (client, copy.page));
+        taken.map(|(_, fate)| fate)
     }
 
     /// No other client has to send this very copy any more. Whether one had to.
     pub fn forget_sender(&mut self, client: ClientId, copy: Copy) -> bool {
         let held = self.pages.get_mut(&copy.page).and_then(|entry| entry.copies.get_mut(&client));
-        held.filter(|held| held.number == copy.number).is_some_and(|held| held.sender.take().is_some())
+        let forgotten = held.filter(|held| held.number == copy.number).and_then(|held| held.sender.take());
+        self.end_sending(forgotten, (client, copy.page));
+        forgotten.is_some()
+    }
+
+    /// Transactions of a client use the copy of a page that it has, which was called back. Returns how many do, as far as that is kept.
+    pub fn note_use(&mut self, client: ClientId, page: PageId, by: &[Transaction]) -> usize {
+        let beside = self.beside.entry(client).or_default();
+        let held = self.pages.get_mut(&page).and_then(|entry| entry.copies.get_mut(&client));
+        held.map_or(0, |held| {
+            held.users.extend(by, beside);
+            held.users.len()
+        })
+    }
+
+    /// A transaction of a client wants to write the copy of a page that it has. Returns how many use that.
+    pub fn note_writer(&mut self, client: ClientId, page: PageId, transaction: Transaction) -> usize {
+        let beside = self.beside.entry(client).or_default();
+        let held = self.pages.get_mut(&page).and_then(|entry| entry.copies.get_mut(&client));
+        held.map_or(0, |held| {
+            held.users.insert(transaction, beside);
+            held.users.len()
+        })
     }
 
     /// What a client has waited for its copy says nothing of what a page costs.
@@ -344,12 +405,12 @@ impl Directory {
 
     /// How many copies a client has.
     pub fn held_by(&self, client: ClientId) -> usize {
-        self.held.get(&client).copied().unwrap_or(0)
+        self.held.get(&client).map_or(0, HashSet::len)
     }
 
     /// How many copies all clients have.
     pub fn registered(&self) -> usize {
-        self.held.values().sum()
+        self.held.values().map(HashSet::len).sum()
     }
 
     /// Strikes out a copy.
@@ -363,6 +424,17 @@ impl Directory {
         if self.pages.get(&page).is_some_and(PageEntry::is_empty) {
             self.pages.remove(&page);
         }
+    }
+
+    /// Whether a transaction waits for anything.
+    fn is_waiting(&self, owner: (ClientId, Transaction)) -> bool {
+        self.waits.contains_key(&owner) || self.waits_within.contains_key(&owner) || self.ranges.is_waiting(owner)
+    }
+
+    /// Whether one of a client's does.
+    fn has_waits(&self, client: ClientId) -> bool {
+        let is_some = self.waits.range(all_of(client)).next().is_some();
+        is_some || self.waits_within.range(all_of(client)).next().is_some() || self.ranges.has_waits(client)
     }
 
     /// Every transaction that waits.
@@ -418,11 +490,9 @@ impl Directory {
 
     /// The copies of one client.
     pub fn copies_of(&self, client: ClientId) -> Vec<Copy> {
-        if self.held_by(client) == 0 {
-            return Vec::new();
-        }
-        let held = self.pages.iter().filter_map(|(page, entry)| Some((*page, entry.copies.get(&client)?.number)));
-        let mut copies: Vec<Copy> = held.map(|(page, number)| Copy { page, number }).collect();
+        let of_page =
+            |page: &PageId| Some(Copy { page: *page, number: self.pages.get(page)?.copies.get(&client)?.number });
+        let mut copies: Vec<Copy> = self.held.get(&client).into_iter().flatten().filter_map(of_page).collect();
         copies.sort_unstable();
         copies
     }
@@ -430,14 +500,11 @@ impl Directory {
     /// The copies that this client was asked to send and that may not have come, by those who get them.
     pub fn sent_by(&self, sender: ClientId) -> BTreeMap<ClientId, Vec<Copy>> {
         let mut sent: BTreeMap<ClientId, Vec<Copy>> = BTreeMap::new();
-        for (page, entry) in &self.pages {
-            for (client, held) in entry.copies.iter().filter(|(client, _)| **client != sender) {
-                if held.sender.is_some_and(|(by, _)| by == sender) {
-                    sent.entry(*client).or_default().push(Copy { page: *page, number: held.number });
-                }
-            }
+        for (client, page) in self.sending.get(&sender).into_iter().flatten().filter(|(client, _)| *client != sender) {
+            let held = self.pages.get(page).and_then(|entry| entry.copies.get(client));
+            let copies = sent.entry(*client).or_default();
+            copies.extend(held.map(|held| Copy { page: *page, number: held.number }));
         }
-        sent.values_mut().for_each(|copies| copies.sort_unstable());
         sent
     }
 
@@ -455,7 +522,7 @@ impl Directory {
                 let own = &entry.queue[place];
                 since = since.max(Some(own.since));
                 entry.waits_by_records(place, found);
-                entry.waits_by_pages((place, own), found);
+                entry.waits_by_pages((place, own), self, found);
             }
         }
         since

@@ -1,6 +1,6 @@
 //! How transactions and clients end: commits, rollbacks, victims of deadlocks, broken connections.
 
-use super::directory::Waiting;
+use super::directory::{Waiting, all_of};
 use super::{Action, Memory, Misbehaviour, Server, Writer, deadlock, misbehaved};
 use crate::algorithm::Noted;
 use crate::message::{Answer, ClientId, Copy, Image, LIST_MAX, Request, SIZE_MAX, SetWrite, Transaction, WaitsFor};
@@ -89,7 +89,7 @@ impl Server {
             let entry = self.directory.entry(*page);
             (entry.writer, entry.is_kept) = (Some((client, transaction)), keeps && seen.contains(page));
             if let Some(held) = entry.copies.get_mut(&client) {
-                held.users.retain(|user| !members.contains(user));
+                held.users.retain(|user| !members.contains(&user));
             }
             // Readers wait for the end of the commit now, not for a lock that is kept.
             let stays = entry.withdraw_callbacks().into_iter();
@@ -238,7 +238,7 @@ impl Server {
             let entry = self.directory.entry(*page);
             (entry.writer, entry.is_kept) = (None, false);
             if let Some(held) = entry.copies.get_mut(&owner.0) {
-                held.users.remove(&owner.1);
+                held.users.remove(owner.1);
             }
         }
         writer.pages
@@ -357,7 +357,7 @@ impl Server {
     /// A client's lease is over, and it is given up next. One whose rights were changed is not listened to.
     pub fn note_unheard(&mut self, client: ClientId) {
         let is_listened_to = self.clients.get(&client).is_some_and(|joined| !joined.is_revoked);
-        self.counts.unheard += u64::from(is_listened_to && !self.directory.copies_of(client).is_empty());
+        self.counts.unheard += u64::from(is_listened_to && self.directory.held_by(client) > 0);
     }
 
     /// A client is gone: its copies, its requests and what it has not committed. Commits that have begun go on to their end, and it keeps
@@ -366,16 +366,15 @@ impl Server {
         let Some(joined) = self.clients.get_mut(&client) else { return };
         let was_gone = std::mem::replace(&mut joined.is_gone, true);
         joined.is_revoked = true;
-        let may_send = joined.access.writes();
         let has_commits = self.has_commits(client);
         self.counts.gone_committing += u64::from(has_commits && !was_gone);
         // Nothing is granted before all of it is gone, so that nothing is granted to it, nor asked of it.
-        let mut pages = self.silence(client, may_send, actions);
+        let mut pages = self.silence(client, actions);
         self.snapshots.close_all(client);
-        for writer in self.writers.iter_mut().filter(|((writer, _), _)| *writer == client) {
-            writer.1.keeps = false;
+        for (_, writer) in self.writers.range_mut(all_of(client)) {
+            writer.keeps = false;
         }
-        let owned = self.writers.iter().filter(|((writer, _), state)| *writer == client && !state.is_committing);
+        let owned = self.writers.range(all_of(client)).filter(|(_, writer)| !writer.is_committing);
         let owned: Vec<_> = owned.map(|(owner, _)| *owner).collect();
         owned.into_iter().for_each(|owner| pages.extend(self.end_writer(owner)));
         if !has_commits || canary::is_planted(Canary::ForgottenReads) {
@@ -407,7 +406,7 @@ impl Server {
     /// Commits of a client that is gone, of which nothing is known before the next start, keep what they change. What else they have locked is
     /// free, for nothing is committed behind them. Returns the pages.
     fn end_undecided(&mut self, client: ClientId, memory: &dyn Memory, actions: &mut Vec<Action>) -> BTreeSet<PageId> {
-        let undecided = self.writers.iter_mut().filter(|((writer, _), state)| *writer == client && state.is_undecided);
+        let undecided = self.writers.range_mut(all_of(client)).filter(|(_, writer)| writer.is_undecided);
         let (mut pages, mut owners) = (BTreeSet::new(), Vec::new());
         for (owner, writer) in undecided {
             let changed: BTreeSet<PageId> = writer.changed.iter().copied().collect();
@@ -431,7 +430,7 @@ impl Server {
     /// Whether commits of a client are under way that come to an end.
     fn has_commits(&self, client: ClientId) -> bool {
         let is_under_way = |writer: &Writer| writer.is_committing && !writer.is_undecided;
-        self.writers.iter().any(|((writer, _), state)| *writer == client && is_under_way(state))
+        self.writers.range(all_of(client)).any(|(_, writer)| is_under_way(writer))
     }
 
     /// A commit of a client has ended, or never does. If that is gone, and this was the last one, its copies go, too.
@@ -446,17 +445,16 @@ impl Server {
     pub fn revoke(&mut self, client: ClientId, memory: &dyn Memory, actions: &mut Vec<Action>) {
         let Some(joined) = self.clients.get_mut(&client) else { return };
         joined.is_revoked = true;
-        let may_send = joined.access.writes();
         self.snapshots.close_all(client);
-        for page in self.silence(client, may_send, actions) {
+        for page in self.silence(client, actions) {
             self.advance(page, memory, actions);
         }
         self.advance_ranges(memory, actions);
     }
 
-    /// Takes back what a client asks for, and what is asked of it: those to whom it was to send pages, if it `may_send` some, ask again for what
-    /// has not come. Returns the pages that it has waited for.
-    fn silence(&mut self, client: ClientId, may_send: bool, actions: &mut Vec<Action>) -> BTreeSet<PageId> {
+    /// Takes back what a client asks for, and what is asked of it: those to whom it was to send pages ask again for what has not come.
+    /// Returns the pages that it has waited for.
+    fn silence(&mut self, client: ClientId, actions: &mut Vec<Action>) -> BTreeSet<PageId> {
         self.directory.ranges.withdraw_all(client);
         self.directory.end_waits_within(client, None);
         let waiting = self.directory.waiting_transactions(client).into_iter();
@@ -464,9 +462,7 @@ impl Server {
         for page in &pages {
             self.take_requests(*page, |waiting| waiting.client == client, actions);
         }
-        // That looks at all pages: who may do little is not to cost so much whenever it goes.
-        let sent = if may_send { self.directory.sent_by(client) } else { Default::default() };
-        for (to, copies) in sent {
+        for (to, copies) in self.directory.sent_by(client) {
             let lists = copies.chunks(LIST_MAX).map(|copies| Answer::AskAgain { copies: copies.to_vec() });
             actions.extend(lists.map(|again| Action::Send(to, again)));
         }

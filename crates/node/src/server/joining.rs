@@ -6,7 +6,7 @@
 //! one of another, or of a restored backup, may have come to its address. And since that server's epoch began the database was changed by
 //! its nodes alone: a database that was opened without a server, or served no more, asks no node before it changes a page.
 
-use super::directory::RegisteredCopy;
+use super::directory::{RegisteredCopy, all_of};
 use super::passing::Idleness;
 use super::{ALIKE_MAX, Action, CLIENTS_MAX, JoinedClient, Memory, Newcomer, Server, UNUSED_NS};
 use crate::grants::{Access, Right};
@@ -210,8 +210,8 @@ impl Server {
 
     /// Whether a commit of this session is under way.
     pub fn is_committing(&self, session: Session) -> bool {
-        let is_its = |client: ClientId| session.epoch == self.epoch && client == session.client;
-        self.writers.iter().any(|((client, _), writer)| is_its(*client) && writer.is_committing)
+        let is_known = session.epoch == self.epoch;
+        is_known && self.writers.range(all_of(session.client)).any(|(_, writer)| writer.is_committing)
     }
 
     /// Whether the client has joined and was not given up.

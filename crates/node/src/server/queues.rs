@@ -64,7 +64,7 @@ impl Server {
         let gone = self.dequeue(page, &places);
         for waiting in gone.iter().filter(|waiting| waiting.kind == Kind::Write) {
             if let Some(held) = self.directory.entry(page).copies.get_mut(&waiting.client) {
-                held.users.remove(&waiting.transaction);
+                held.users.remove(waiting.transaction);
             }
         }
         self.withdraw_callbacks(page, actions);

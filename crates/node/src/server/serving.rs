@@ -86,9 +86,7 @@ impl Server {
     ) -> Answer {
         let entry = self.directory.entry(wanted.page);
         let copy = Copy { page: wanted.page, number: entry.copies[&holder].number };
-        if let Some(held) = entry.copies.get_mut(&client) {
-            held.sender = Some((holder, fate));
-        }
+        self.directory.begin_sending((holder, fate), (client, wanted.page));
         let JoinedClient { address, name, .. } = &self.clients[&client];
         let (wanted, address, name) = (wanted.number, *address, name.clone());
         Answer::Forward { copy, wanted, to: client, address, name, secret, fate }

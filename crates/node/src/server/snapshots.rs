@@ -6,7 +6,7 @@
 
 use super::versions::{AsOf, PageVersions};
 use super::{Action, Memory, Misbehaviour, Server, misbehaved};
-use crate::grants::Right;
+use crate::grants::{Access, Right};
 use crate::message::{Answer, ClientId, PastAsk, SET_ASK_MAX, SetAnswer, SnapshotAnswer, SnapshotRequest};
 use base::{Lsn, PageId, PartitionId};
 use engine::set;
@@ -127,6 +127,12 @@ impl Server {
                     ));
                 }
                 let moment = self.snapshots.applied;
+                if self.access(client).is_none_or(Access::is_none) {
+                    // It would see nothing: whatever it asks for is denied, and it costs others nothing.
+                    let said = SnapshotAnswer::Begun { moment: moment.0 };
+                    actions.push(Action::Send(client, Answer::Snapshot { number, said }));
+                    return Ok(());
+                }
                 self.snapshots.open.insert(snapshot, moment);
                 self.snapshots.versions.open(moment);
                 self.counts.snapshots += 1;

@@ -24,9 +24,19 @@ impl Machines {
     /// On a network that takes so long, in nanoseconds, to carry anything.
     #[allow(dead_code, reason = "most networks take no time")]
     pub fn far_apart(seed: u64, latency_ns: u64) -> Machines {
-        let text = format!("[network.far]\nlatency = \"{latency_ns} ns\"\n");
-        let hardware = Hardware::parse(&text, "test").expect("a description");
-        let description = hardware.networks["far"].clone();
+        Machines::linked(seed, &format!("latency = \"{latency_ns} ns\""))
+    }
+
+    /// On a network whose links carry this number of bytes in a second.
+    #[allow(dead_code, reason = "most networks take no time")]
+    pub fn narrow(seed: u64, bandwidth: &str) -> Machines {
+        Machines::linked(seed, &format!("bandwidth = \"{bandwidth}\""))
+    }
+
+    #[allow(dead_code, reason = "most networks take no time")]
+    fn linked(seed: u64, line: &str) -> Machines {
+        let hardware = Hardware::parse(&format!("[network.own]\n{line}\n"), "test").expect("a description");
+        let description = hardware.networks["own"].clone();
         let options = NetworkOptions { description, seed, ..NetworkOptions::default() };
         Machines { network: Network::new(options), media: Media::new(), seed }
     }

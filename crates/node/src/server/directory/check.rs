@@ -43,6 +43,33 @@ impl Directory {
         Ok(())
     }
 
+    /// Each client's copies, and those that each was asked to send, are found by it.
+    fn check_by_client(&self) -> Result<(), String> {
+        let mut held: BTreeMap<ClientId, BTreeSet<PageId>> = BTreeMap::new();
+        let mut sending: BTreeMap<ClientId, BTreeSet<(ClientId, PageId)>> = BTreeMap::new();
+        for (page, entry) in &self.pages {
+            for (client, copy) in entry.copies.iter() {
+                held.entry(*client).or_default().insert(*page);
+                if let Some((sender, _)) = copy.sender {
+                    sending.entry(sender).or_default().insert((*client, *page));
+                }
+            }
+        }
+        let is_same = |client: &ClientId| {
+            let known = self.held.get(client).zip(held.get(client));
+            known.is_some_and(|(known, pages)| {
+                known.len() == pages.len() && pages.iter().all(|page| known.contains(page))
+            })
+        };
+        if let Some(client) = self.held.keys().chain(held.keys()).find(|client| !is_same(client)) {
+            return Err(format!("{client:?} has copies {:?}, known are {:?}", held.get(client), self.held.get(client)));
+        }
+        if sending != self.sending {
+            return Err(format!("clients are to send {sending:?}, known are {:?}", self.sending));
+        }
+        Ok(())
+    }
+
     pub fn check(&self) -> Result<(), String> {
         self.check_records()?;
         self.ranges.check()?;
@@ -62,14 +89,7 @@ impl Directory {
                 return Err(format!("{page} is called back for no one"));
             }
         }
-        let mut counted: BTreeMap<ClientId, usize> = BTreeMap::new();
-        self.pages
-            .values()
-            .flat_map(|entry| entry.copies.keys())
-            .for_each(|client| *counted.entry(*client).or_default() += 1);
-        if counted != self.held {
-            return Err(format!("clients have {counted:?} copies, {:?} are counted", self.held));
-        }
+        self.check_by_client()?;
         if self.pages.values().any(|entry| !entry.queue.iter().is_sorted_by_key(|waiting| waiting.order)) {
             return Err("a queue is not in its order".to_owned());
         }

@@ -472,6 +472,16 @@ impl SetRanges {
         self.waiting.keys().copied()
     }
 
+    /// Whether a transaction waits.
+    pub fn is_waiting(&self, owner: RangeOwner) -> bool {
+        self.waiting.contains_key(&owner)
+    }
+
+    /// Whether one of a client's does.
+    pub fn has_waits(&self, client: ClientId) -> bool {
+        self.waiting.range(all_of(client)).next().is_some()
+    }
+
     /// How many locks are waited for.
     pub fn waiting(&self) -> usize {
         self.waiting.len()

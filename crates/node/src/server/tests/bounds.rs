@@ -3,6 +3,7 @@
 use super::*;
 use crate::grants::{Access, Right};
 use crate::message::{RecordLock, SIZE_MAX, WaitsFor};
+use crate::server::directory::users::USED_TOGETHER_MAX;
 use std::collections::BTreeMap;
 
 /// Has a client say this without a look at all of the state, which grows here.
@@ -77,6 +78,48 @@ fn nothing_is_kept_of_who_uses_a_copy_that_is_not_called_back() {
     // This crosses the word that the copy may stay.
     ground.say(client, in_use()).expect("it is honest");
     assert_eq!(users(&ground), 0);
+}
+
+/// Each copy that is called back is said to be used by as many transactions as may use one. Those that wait for the pages tell of their own
+/// waits again and again, and each time a deadlock is sought.
+#[test]
+fn users_of_many_copies_are_bounded_together_and_not_looked_at_if_they_wait_for_nothing() {
+    let mut ground = Ground::new("cbl");
+    let (liar, writer) = (ground.join(), ground.join());
+    let pages = (WAITING_MAX / 2) as u32;
+    for number in 0..pages {
+        say(&mut ground, liar, read(copy(number, number.into()), 0, None)).expect("it is honest");
+    }
+    for number in 0..pages {
+        say(&mut ground, writer, to_write(number, number.into(), 1)).expect("it is honest");
+    }
+    for number in 0..pages {
+        let from = u64::from(number) * USERS_MAX as u64;
+        let by = (from..from + USERS_MAX as u64).map(Transaction).collect();
+        say(&mut ground, liar, Request::InUse { copy: copy(number, number.into()), by }).expect("it may be so");
+    }
+    let users = ground.server.directory.entries().map(|(_, entry)| entry.copies[&liar].users.len());
+    let (most, all) = users.fold((0, 0), |(most, all), users| (users.max(most), all + users));
+    assert!(most == USERS_MAX && all <= USED_TOGETHER_MAX + pages as usize, "{most}, {all}");
+    ground.server.check().expect("the state is right");
+    let waits = || Request::Waits { pairs: vec![WaitsFor { transaction: Transaction(1), other: Transaction(2) }] };
+    let began = real_driver::wall_ns();
+    for _ in 0..50 {
+        say(&mut ground, writer, waits()).expect("it is honest");
+    }
+    let took_ns = real_driver::wall_ns() - began;
+    assert!(took_ns < 1_000_000_000, "{took_ns}");
+    // What is not called back any more is not counted either.
+    for number in 0..pages {
+        say(&mut ground, liar, Request::CalledBack { copy: copy(number, number.into()) }).expect("it is honest");
+    }
+    say(&mut ground, liar, read(copy(pages, pages.into()), 0, None)).expect("it is honest");
+    say(&mut ground, writer, to_write(pages, pages.into(), 2)).expect("it is honest");
+    let by = (0..USERS_MAX as u64).map(Transaction).collect();
+    say(&mut ground, liar, Request::InUse { copy: copy(pages, pages.into()), by }).expect("it may be so");
+    let users = ground.server.directory.get(page(pages)).expect("it is in use").copies[&liar].users.len();
+    assert_eq!(users, USERS_MAX);
+    ground.server.check().expect("the state is right");
 }
 
 #[test]
@@ -449,6 +492,28 @@ fn where_pages_stand_in_the_directory_is_known_to_no_client() {
     };
     assert_eq!(order_of(1), order_of(1));
     assert_ne!(order_of(1), order_of(2));
+}
+
+/// A switch may take many nodes at once, and who may read a page may come again and again.
+#[test]
+fn a_client_with_few_copies_goes_at_once_however_many_others_have() {
+    let mut ground = Ground::new("fwd-hs");
+    for _ in 0..4 {
+        let other = ground.join();
+        for number in 0..COPIES_MAX as u32 {
+            ground.server.directory.register(other, copy(number, number.into()));
+        }
+    }
+    let began = real_driver::wall_ns();
+    for _ in 0..1_000 {
+        let client = ground.join();
+        say(&mut ground, client, read(copy(7, 0), 1, None)).expect("it is honest");
+        ground.server.note_unheard(client);
+        ground.server.lose(client, &ground.memory, &mut Vec::new());
+    }
+    let took_ns = real_driver::wall_ns() - began;
+    assert!(took_ns < 1_000_000_000, "{took_ns}");
+    assert_eq!((ground.server.counts().unheard, ground.server.registered()), (1_000, 4 * COPIES_MAX));
 }
 
 /// Each of them is looked for by who has it, not among those of all: while that is done nothing else is, and leases go on.

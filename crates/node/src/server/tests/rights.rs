@@ -47,6 +47,25 @@ fn a_node_without_a_grant_gets_no_copy_and_one_that_may_only_read_no_write_lock(
     assert!(granted(&asked, teller), "{asked:?}");
 }
 
+/// Earlier versions of pages would be kept for it, and each step would look whether it is open.
+#[test]
+fn no_snapshot_is_open_of_a_node_that_may_read_nothing() {
+    let mut ground = Ground::new("cbl");
+    let of = |request| Request::Snapshot { number: 3, request };
+    let stranger = join(&mut ground, "stranger", None, None).session.client;
+    let auditor = join(&mut ground, "auditor", Some(Right::Read), None).session.client;
+    let told = ground.say(stranger, of(SnapshotRequest::Begin)).expect("to ask is no misdeed");
+    let [Action::Send(to, Answer::Snapshot { number: 3, said: SnapshotAnswer::Begun { .. } })] = told[..] else {
+        panic!("{told:?}")
+    };
+    assert_eq!((to, ground.server.snapshots().0), (stranger, 0));
+    let refused = ground.say(stranger, of(SnapshotRequest::Read { page: page(0) })).expect("to ask is no misdeed");
+    assert!(is_all_denied(&refused, stranger), "{refused:?}");
+    ground.say(stranger, of(SnapshotRequest::End)).expect("it is honest");
+    ground.say(auditor, of(SnapshotRequest::Begin)).expect("it may");
+    assert_eq!(ground.server.snapshots().0, 1);
+}
+
 /// Whether all that comes of what was asked is that there is no grant for it.
 fn is_all_denied(actions: &[Action], client: ClientId) -> bool {
     let [Action::Send(to, answer)] = actions else { return false };
