@@ -239,6 +239,8 @@ canaries! {
     UnsyncedSlots,
     /// A page whose redo is made late counts as changed since redo of the opening began, whose log may have been given up.
     LongGoneRedo,
+    /// A durable write counts as done although another one of its file has failed while it was under way.
+    BelievedBeside,
     /// A reader takes a change that was left out for covered by a version of a later one of the same transaction.
     LateCover,
     /// A page server serves while its database goes on undoing what an opening has left.

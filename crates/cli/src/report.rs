@@ -448,6 +448,7 @@ mod tests {
                 modified: 0.987,
                 fallbacks: 1_234_567,
                 damaged: 0,
+                unusable: 0,
                 bytes_written: 12_484_356_544_512,
                 bytes_written_per_transaction: 10_112_386.3,
                 written_over_per_day: 13_167.5,

@@ -13,6 +13,7 @@ mod double_write;
 mod ending;
 mod failures;
 mod fresh;
+mod home_writes;
 mod left_redo;
 mod levels;
 mod loading;

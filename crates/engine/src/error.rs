@@ -11,7 +11,7 @@ pub use moment::AskedMoment;
 pub use need::Need;
 
 use base::{Lsn, PageId};
-use driver::Fault;
+use driver::{Fault, FaultKind};
 use thiserror::Error;
 
 /// The result of an engine call.
@@ -550,4 +550,14 @@ pub enum Error {
         /// How many may run at once.
         level: usize,
     },
+}
+
+impl Error {
+    /// The same as what a driver says.
+    pub(crate) fn into_fault(self) -> Fault {
+        match self {
+            Error::Input(fault) => fault,
+            error => Fault::new(FaultKind::Device, error.to_string()),
+        }
+    }
 }

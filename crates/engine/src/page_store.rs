@@ -99,6 +99,11 @@ pub trait PageStore {
     /// not be relied on any more.
     fn sync<'a>(&'a self, executor: &'a Executor) -> Future<'a, Result<()>>;
 
+    /// Whether something was written, or is being written, that is durable only once a sync has succeeded.
+    fn is_unsynced(&self) -> bool {
+        false
+    }
+
     /// Why what it holds cannot be relied on, if a sync has failed.
     fn failure(&self) -> Option<Error>;
 }
@@ -116,7 +121,7 @@ impl dyn PageStore + '_ {
 }
 
 /// What a transfer ends with that `start` begins. It goes on to its end if this is given up.
-async fn completed(executor: &Executor, start: impl FnOnce(Then)) -> Completion {
+pub(crate) async fn completed(executor: &Executor, start: impl FnOnce(Then)) -> Completion {
     let ended = Rc::new((RefCell::new(None), WaitQueue::new()));
     let (this, other) = (Rc::clone(&ended), executor.clone());
     start(Box::new(move |completion| {

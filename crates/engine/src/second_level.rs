@@ -63,7 +63,7 @@ mod write_budget;
 pub use design::{CachePolicy, DESIGNS, Design, Parameter, Parameters};
 pub(crate) use entering::DirtyWrite;
 pub use host::Host;
-pub(crate) use host::SILENCE_NS;
+pub(crate) use host::{FAILURES_NS_MAX, SILENCE_NS};
 pub use slots::CacheContents;
 pub(crate) use slots::Tier;
 pub(crate) use table::TableGrowth;

@@ -176,6 +176,7 @@ impl TierFile {
             fallbacks: fallbacks.get(),
             declined: declined.get(),
             damaged: damaged.get(),
+            unusable: 0,
             write_budget_bytes_per_day: None,
             rated_bytes: None,
             lost: None,

@@ -149,12 +149,40 @@ fn a_slot_that_cannot_be_read_takes_no_further_page() {
                 assert_eq!(read(&database, 0..PAGES).await, [value; PAGES as usize], "{design:?}");
             }
             assert_eq!(writes.get(), 0, "{design:?}: the slot is written again");
+            assert_eq!(database.tiers()[0].unusable, 1, "{design:?}");
             assert_eq!(tiers.lost_cache(), None);
             true
         });
         tried += u32::from(is_reached);
     }
     assert!(tried > 2, "{tried} designs let a changed page be in both");
+}
+
+/// Each slot that is read fails once in a while, and gives what is there when it is read again.
+#[test]
+fn slots_that_fail_to_be_read_now_and_then_go_on_serving() {
+    for design in DESIGNS.iter().copied() {
+        refusing(Hardware::ideal(), &Media::new(), async |executor, holder| {
+            let parameters = Parameters { dirty_max_percent: 100, ..Parameters::default() };
+            let database =
+                create(executor, cached::settings(CacheSettings { parameters, ..cache(design, 30) }), PAGES).await;
+            let tiers = database.buffer().tiers().expect("there is a cache");
+            let file = tiers.cache.as_ref().expect("it is one").file;
+            change(&database, 0..PAGES, 1).await;
+            let count = Cell::new(0_u64);
+            holder.refuse(move |op| {
+                let is_read = matches!(op, Op::Read { file: of, .. } if *of == file);
+                count.set(count.get() + u64::from(is_read));
+                is_read && count.get().is_multiple_of(10)
+            });
+            for round in 0..40 {
+                change(&database, (round % 7..PAGES).step_by(7), 1).await;
+                assert_eq!(read(&database, 0..PAGES).await, [1; PAGES as usize], "{design:?}");
+            }
+            assert_eq!(tiers.lost_cache(), None);
+            assert_eq!(database.tiers()[0].unusable, 0, "{design:?}");
+        });
+    }
 }
 
 /// There is no memory to read them into for a while: that is no fault of the slots.

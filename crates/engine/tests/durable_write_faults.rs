@@ -64,3 +64,31 @@ fn a_write_that_is_under_way_when_a_durable_one_fails_may_be_lost_with_it() {
     }
     assert!(met > 0, "some were under way");
 }
+
+/// The system tells of it once, perhaps to the other.
+#[test]
+fn a_durable_write_beside_one_that_fails_may_have_failed_itself() {
+    injured(Injury::Fail, 1, async |executor, file| {
+        let write = |number| {
+            let (own, other) = (Rc::clone(&file), executor.clone());
+            executor.spawn(async move { own.write_now(&other, transfer(&other, number), true).await.result })
+        };
+        let (first, second) = (write(0), write(1));
+        first.join().await.expect_err("it fails");
+        second.join().await.expect_err("it was under way");
+        assert_eq!(file.failure(), None, "nothing waits for a sync");
+        write(1).join().await.expect("it is alone");
+    });
+}
+
+#[cfg(feature = "canary")]
+mod planted {
+    use super::*;
+    use crate::ground::planting::is_found;
+    use entresol_engine::canary::Canary;
+
+    #[test]
+    fn a_durable_write_that_is_believed_beside_one_that_failed_is_found() {
+        is_found(Canary::BelievedBeside, a_durable_write_beside_one_that_fails_may_have_failed_itself);
+    }
+}

@@ -47,6 +47,43 @@ fn a_silent_log_device_keeps_no_reader_from_what_the_other_one_has() {
     });
 }
 
+/// The device of pages of which redo is left does not answer any more. Others come to their own places.
+#[test]
+fn a_silent_device_with_pages_of_which_redo_is_left_keeps_no_others_from_their_places() {
+    let media = Media::new();
+    filled(&media, ("lazy-cleaning", SLOTS), End::Kill);
+    let settings = settings("lazy-cleaning", SLOTS, checkpoint::Policy::OFF);
+    let opened_ns = run(&media.copy(), async |executor| {
+        Database::open(executor, settings.clone(), "here").await.expect("opens");
+        executor.now().since_ns(Instant::START)
+    });
+    let hung = Slow {
+        device: "volume".into(),
+        from: Instant::START.plus_ns(opened_ns),
+        until: Instant::START.plus_ns(1_000_000 * SECOND_NS),
+        factor: Slow::HUNG,
+    };
+    let faults = FaultPlan { slow: vec![hung], ..FaultPlan::default() };
+    run_under(faults, &media, async |executor| {
+        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+        assert!(left(&database).len() > 20, "redo is left");
+        let organization = Organization::Direct { objects: 10, blocking_factor: 1, record_size: 100 };
+        let spec = PartitionSpec::new("other", organization, Locking::Page);
+        let other = database.create_partition(spec).await.expect("creates");
+        for number in 0..10 {
+            let modify = async |tx: &mut Transaction| tx.modify_object(other, number, |bytes| bytes[0] = 1).await;
+            database.transaction(modify).await.expect("changes");
+        }
+        let checked = database.clone();
+        executor.spawn(async move { checked.checkpoint().await });
+        executor.sleep_ns(30 * SECOND_NS).await;
+        assert!(!left(&database).is_empty(), "their device does not answer");
+        let is_dirty = |page: &base::PageId| page.partition == other;
+        let dirty = database.buffer().pool().borrow().dirty_pages().filter(is_dirty).count();
+        assert_eq!(dirty, 0, "others are not written");
+    });
+}
+
 /// Few pages are changed far more often than the buffer has room to keep where.
 #[test]
 fn what_is_left_of_few_pages_takes_no_more_than_the_buffer_has() {

@@ -31,6 +31,7 @@ mod failed_home_writes;
 mod failed_rollbacks;
 mod failed_syncs;
 mod failed_write_backs;
+mod failing_partitions;
 mod flash_designs;
 mod forced_writes;
 mod freeing_at_once;

@@ -1,13 +1,13 @@
 //! Pages that cannot be written to their own places, for a while or for good, keep no others from theirs.
 
-use crate::ground::cached::{self, ONCE, cache, change, create, goes_home, read};
-use crate::ground::holding::refusing;
+use crate::ground::cached::{self, ONCE, cache, change, create, goes_home, is_written, read};
+use crate::ground::holding::{Holder, refusing};
 use crate::ground::machine::run;
 use base::time::SECOND_NS;
 use base::{PageId, PartitionId};
-use driver::Op;
+use driver::{FileId, Op};
 use entresol_engine::catalog::{Locking, Organization};
-use entresol_engine::second_level::CacheSettings;
+use entresol_engine::second_level::{CacheSettings, DESIGNS, Design, Parameters};
 use entresol_engine::{Database, Error, Internals, PartitionSpec, Settings, Transaction, buffer, checkpoint, log};
 use structures::page::header;
 use virtual_driver::{Hardware, Media};
@@ -58,7 +58,7 @@ fn id(database: &Database, number: u32) -> PageId {
 /// It comes first where pages are written, and is the last to be changed. The others hold the log from before it.
 #[test]
 fn a_page_that_cannot_be_written_keeps_no_other_one_from_its_place() {
-    for (has_cache, tears) in [(false, false), (false, true), (true, false)] {
+    for (has_cache, tears) in [(false, false), (false, true), (true, false), (true, true)] {
         let media = Media::new();
         let settings = if has_cache { cached::settings(cache(ONCE, 300)) } else { settings() };
         let settings = roomy(settings, 400);
@@ -67,10 +67,8 @@ fn a_page_that_cannot_be_written_keeps_no_other_one_from_its_place() {
             let database = create(executor, settings.clone(), 200).await;
             let other = create_other(&database, "other", 100).await;
             database.checkpoint().await.expect("succeeds");
-            let (page, tiers) = (id(&database, 2), database.buffer().tiers());
-            let slots = tiers.and_then(|tiers| Some(tiers.cache.as_ref()?.file));
-            holder
-                .refuse(move |op| goes_home(op, page) && !matches!(op, Op::Write { file, .. } if Some(*file) == slots));
+            let (page, home) = (id(&database, 2), holder.file("objects.pages"));
+            holder.refuse(move |op| is_written(op, home, page));
             if has_cache {
                 // Each goes past the cache when it is written again.
                 change(&database, (2..200).step_by(APART), 1).await;
@@ -93,6 +91,57 @@ fn a_page_that_cannot_be_written_keeps_no_other_one_from_its_place() {
             assert!(values.iter().all(|value| *value == 2), "{what}: {values:?}");
         });
     }
+}
+
+/// Neither does it keep others from being read, nor from giving up the log, be they in a cache or past it: by each design. A miss that
+/// meets it as its victim takes another one.
+#[test]
+fn a_page_that_cannot_be_written_keeps_no_other_one_from_being_read() {
+    let mut failures = 0;
+    for (design, group_pages) in DESIGNS.iter().flat_map(|design| [(*design, 1), (*design, 4)]) {
+        let media = Media::new();
+        let parameters = Parameters { dirty_max_percent: 100, group_pages, ..Parameters::default() };
+        let settings = cached::settings(CacheSettings { parameters, ..cache(design, 40) });
+        let settings = Settings { log: log::Settings { capacity: 64 << 20, ..settings.log }, ..settings };
+        let what = format!("{design:?}, {group_pages} together");
+        refusing(machine(true), &media, async |executor, holder| {
+            let database = create(executor, settings.clone(), 60).await;
+            let other = create_other(&database, "other", 200).await;
+            set(&database, other, 0..200, 1).await;
+            change(&database, 0..60, 1).await;
+            let changed = database.log().end();
+            database.checkpoint().await.expect("succeeds");
+            let cleans = database.log().oldest() >= changed;
+            let (page, home) = (id(&database, 3), holder.file("objects.pages"));
+            holder.refuse(move |op| is_written(op, home, page));
+            let mut before = database.log().end();
+            for value in 2..6 {
+                change(&database, (0..60).filter(|number| *number != 3), value).await;
+                if value == 2 {
+                    before = database.log().end();
+                    change(&database, [3], value).await;
+                }
+                failures += u32::from(database.checkpoint().await.is_err());
+                change(&database, 20..40, value).await;
+                failures += u32::from(database.checkpoint().await.is_err());
+                let values = read(&database, 0..60).await;
+                let is_read = |(number, read): (usize, &u8)| *read == if number == 3 { 2 } else { value };
+                assert!(values.iter().enumerate().all(is_read), "{what}: {values:?}");
+                for number in 0..200 {
+                    let read = async |tx: &mut Transaction| tx.read_object(other, number, |bytes| bytes[0]).await;
+                    assert_eq!(database.transaction(read).await, Ok::<u8, Error>(1), "{what}");
+                }
+                assert!(!cleans || database.log().oldest() >= before, "{what}: others keep the log");
+            }
+        });
+        run(&media, async |executor| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            let values = read(&database, 0..60).await;
+            let is_there = |(number, read): (usize, &u8)| *read == if number == 3 { 2 } else { 5 };
+            assert!(values.iter().enumerate().all(is_there), "{what}: {values:?}");
+        });
+    }
+    assert!(failures > 40, "{failures} checkpoints have failed");
 }
 
 /// Checkpoints by the size of the log write what has been dirty for long, however often one page fails.
@@ -179,43 +228,143 @@ fn a_device_that_fails_for_a_while_leaves_room_in_the_double_write_area() {
     });
 }
 
+/// Refuses what is written to the files of these partitions.
+fn refuse_files(holder: &Holder, names: &[String]) {
+    let files: Vec<FileId> = names.iter().map(|name| holder.file(&format!("{name}.pages"))).collect();
+    holder.refuse(move |op| matches!(op, Op::Write { file, .. } if files.contains(file)));
+}
+
+/// Also where its pages leave main memory for a cache meanwhile, and come to their own places from there.
+#[test]
+fn a_device_that_fails_for_a_while_below_a_cache_leaves_room_in_the_double_write_area() {
+    let parameters = Parameters { dirty_max_percent: 100, ..Parameters::default() };
+    let cache = CacheSettings { parameters, ..cache(Design::named("lazy-cleaning").expect("it exists"), 6_000) };
+    let settings = roomy(cached::settings(cache), 400);
+    let settings = Settings { log: log::Settings { capacity: 64 << 20, ..settings.log }, ..settings };
+    refusing(machine(true), &Media::new(), async |executor, holder| {
+        let database = create(executor, settings, 1_000).await;
+        let names: Vec<String> = (0..12).map(|number| format!("other{number}")).collect();
+        let mut partitions = Vec::new();
+        for name in &names {
+            partitions.push(create_other(&database, name, 400).await);
+        }
+        read(&database, 0..1_000).await;
+        database.checkpoint().await.expect("succeeds");
+        refuse_files(holder, &names);
+        for round in 0..12 {
+            for partition in &partitions {
+                set(&database, *partition, round * 32..round * 32 + 32, 7).await;
+            }
+            database.checkpoint().await.expect_err("nothing comes to its own place");
+            read(&database, 0..1_000).await;
+        }
+        change(&database, 0..100, 1).await;
+        database.checkpoint().await.expect_err("nothing comes to its own place");
+        assert!(dirty(&database).iter().all(|page| partitions.contains(&page.partition)), "others do");
+        holder.refuse(|_| false);
+        database.checkpoint().await.expect("the device works again");
+        assert!(dirty(&database).is_empty(), "all come to their own places");
+        for partition in &partitions {
+            let read = async |tx: &mut Transaction| tx.read_object(*partition, 383, |bytes| bytes[0]).await;
+            assert_eq!(database.transaction(read).await, Ok::<u8, Error>(7));
+        }
+    });
+}
+
+/// Pages that fail one by one among many others keep no regions of their own.
+#[test]
+fn pages_that_fail_one_by_one_leave_room_in_the_double_write_area() {
+    refusing(machine(true), &Media::new(), async |executor, holder| {
+        let database = create(executor, roomy(settings(), 1_000), 100).await;
+        let failing = create_other(&database, "failing", 100).await;
+        database.checkpoint().await.expect("succeeds");
+        refuse_files(holder, &["failing".to_owned()]);
+        let others: Vec<PageId> = (0..100).map(|number| id(&database, number)).collect();
+        for number in 0..80 {
+            set(&database, failing, [u64::from(number)], 1).await;
+            write(&database, &[PageId::new(failing, number)]).await.expect_err("its own place takes nothing");
+            for round in 0..2 {
+                change(&database, (round..100).step_by(APART), number as u8).await;
+                for page in others.iter().skip(round as usize).step_by(APART) {
+                    write(&database, &[*page]).await.expect("others are written");
+                }
+            }
+        }
+        holder.refuse(|_| false);
+        database.checkpoint().await.expect("the device works again");
+        assert!(dirty(&database).is_empty(), "all come to their own places");
+    });
+}
+
+/// However many fail at once, pages of others are staged.
+#[test]
+fn a_device_whose_pages_all_fail_leaves_others_room_in_the_double_write_area() {
+    let media = Media::new();
+    let settings = roomy(settings(), 6_000);
+    refusing(machine(true), &media, async |executor, holder| {
+        let database = create(executor, settings.clone(), 10).await;
+        let failing = create_other(&database, "failing", 5_000).await;
+        database.checkpoint().await.expect("succeeds");
+        refuse_files(holder, &["failing".to_owned()]);
+        for number in 0..5_000 {
+            set(&database, failing, [u64::from(number)], 1).await;
+            write(&database, &[PageId::new(failing, number)]).await.expect_err("nothing comes to its own place");
+            if number % 100 == 0 {
+                change(&database, [3], (number / 100) as u8).await;
+                write(&database, &[id(&database, 3)]).await.expect("others are written");
+            }
+        }
+        database.checkpoint().await.expect_err("nothing comes to its own place");
+        holder.refuse(|_| false);
+        database.checkpoint().await.expect("the device works again");
+        assert!(dirty(&database).is_empty(), "all come to their own places");
+    });
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings, "here").await.expect("opens");
+        assert_eq!(read(&database, [3]).await, [49]);
+    });
+}
+
 /// Writes these pages by themselves, as far as they are dirty.
 async fn write(database: &Database, pages: &[PageId]) -> Result<(), Error> {
     let frames = pages.iter().filter_map(|page| database.buffer().pool().borrow().frame_of(*page)).collect();
     database.buffer().write_back(frames).await
 }
 
-/// Failed writes have torn pages in their own places. Many others are staged before the machine stops.
+/// Failed writes have torn pages in their own places, together or one by one. Many others are staged before the machine stops.
 #[test]
 fn a_page_that_a_failed_write_has_torn_is_whole_after_a_restart() {
-    let (media, settings) = (Media::new(), roomy(settings(), 100));
-    let torn = [2, 6, 10, 14];
-    refusing(machine(true), &media, async |executor, holder| {
-        let database = create(executor, settings.clone(), 60).await;
-        change(&database, 0..60, 1).await;
-        database.checkpoint().await.expect("succeeds");
-        let pages = torn.map(|number| id(&database, number));
-        holder.refuse(move |op| pages.iter().any(|page| goes_home(op, *page)));
-        change(&database, torn.map(u64::from), 2).await;
-        write(&database, &pages).await.expect_err("their own places take nothing");
-        assert_eq!(dirty(&database).len(), torn.len());
-        for round in 0..600_u64 {
-            let other = 20 + round % 20 * APART as u64;
-            change(&database, [other], 3).await;
-            write(&database, &[id(&database, other as u32)]).await.expect("others are written");
+    for together in [4, 1] {
+        let (media, settings) = (Media::new(), roomy(settings(), 100));
+        let torn = [2, 6, 10, 14];
+        refusing(machine(true), &media, async |executor, holder| {
+            let database = create(executor, settings.clone(), 60).await;
+            change(&database, 0..60, 1).await;
+            database.checkpoint().await.expect("succeeds");
+            let pages = torn.map(|number| id(&database, number));
+            holder.refuse(move |op| pages.iter().any(|page| goes_home(op, *page)));
+            for pages in pages.chunks(together) {
+                change(&database, pages.iter().map(|page| page.number.into()), 2).await;
+                write(&database, pages).await.expect_err("their own places take nothing");
+                for round in 0..600_u64 {
+                    let other = 20 + round % 20 * APART as u64;
+                    change(&database, [other], 3).await;
+                    write(&database, &[id(&database, other as u32)]).await.expect("others are written");
+                }
+            }
+            assert_eq!(dirty(&database).len(), torn.len());
+        });
+        for number in torn {
+            let offset = u64::from(number) * settings.buffer.page_size as u64 + 500;
+            media.flip_bit("disk", "objects.pages", offset, 3).expect("it is there");
         }
-        assert_eq!(dirty(&database).len(), torn.len());
-    });
-    for number in torn {
-        let offset = u64::from(number) * settings.buffer.page_size as u64 + 500;
-        media.flip_bit("disk", "objects.pages", offset, 3).expect("it is there");
+        refusing(machine(true), &media, async |executor, _| {
+            let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
+            let values = read(&database, 0..60).await;
+            assert!(torn.iter().all(|number| values[*number as usize] == 2), "{values:?}");
+            assert_eq!((values[0], values[20]), (1, 3));
+        });
     }
-    refusing(machine(true), &media, async |executor, _| {
-        let database = Database::open(executor, settings.clone(), "here").await.expect("opens");
-        let values = read(&database, 0..60).await;
-        assert!(torn.iter().all(|number| values[*number as usize] == 2), "{values:?}");
-        assert_eq!((values[0], values[20]), (1, 3));
-    });
 }
 
 #[cfg(feature = "canary")]

@@ -288,6 +288,33 @@ fn what_main_memory_still_has_of_a_slot_that_cannot_be_read_is_written_anew() {
     }
 }
 
+/// A page was handed down and has left main memory, and cannot be read from the lower cache. What the upper one has is written anew.
+#[test]
+fn what_the_upper_cache_still_has_of_a_slot_that_cannot_be_read_is_written_anew() {
+    let media = Media::new();
+    run(&media, async |executor| {
+        let database = create(executor, settings((ALL, 64), ALL)).await;
+        change(&database, 0..10, 1).await;
+        read(&database, 20..PAGES).await;
+        let upper = database.buffer().levels().upper.expect("it is there");
+        upper.drain_before(database.log().end(), true, false).await.expect("what is below takes them");
+        assert_eq!(pending(&database), [0, 10], "they were handed down");
+        let objects = database.partition("objects").expect("it exists");
+        let is_above = |number: u32| upper.tier_of(PageId::new(objects, number)).is_some();
+        assert!((0..10).all(is_above), "they are in the upper cache, too");
+        damage(&media, ("flash", "cache.tier"), 80);
+        let before = database.log().end();
+        database.checkpoint().await.expect("the upper cache has them");
+        assert_eq!(pending(&database), [0, 0]);
+        assert!(database.log().oldest() >= before, "they keep no log");
+        assert_all(&database, |number| u8::from(number < 10)).await;
+    });
+    run(&media, async |executor| {
+        let database = Database::open(executor, settings((ALL, 64), ALL), "here").await.expect("opens");
+        assert_all(&database, |number| u8::from(number < 10)).await;
+    });
+}
+
 /// What is overwritten need not be read, nor come to its own place.
 #[test]
 fn pages_make_way_for_a_load_although_their_slots_cannot_be_read() {

@@ -329,10 +329,9 @@ impl Adversary {
         match &completion.result {
             Err(fault) if matches!(fault.kind, Refusal::Device | Refusal::NoSpace) && flight.injury.is_some() => {
                 self.observed.errors.set(self.observed.errors.get() + 1);
-                // A durable write of pages that fails may have lost what was written before it, as a sync of them.
-                let is_durable_write = flight.is_durable && step.writes_pages() && step != Step::TierWrite;
+                // A write of a page that fails, durable or not, is the failure of that page: others are written, and read.
                 let is_sync = flight.kind == OpKind::Sync && step == Step::DataSync;
-                self.observed.sync_failed.set(self.observed.sync_failed.get() || is_sync || is_durable_write);
+                self.observed.sync_failed.set(self.observed.sync_failed.get() || is_sync);
                 let kind = match flight.injury {
                     Some(Injury::NoSpace) => FaultKind::NoSpace,
                     Some(Injury::Forget { .. }) => FaultKind::LostSync,

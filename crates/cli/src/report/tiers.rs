@@ -39,6 +39,8 @@ pub struct TierUse {
     pub fallbacks: u64,
     /// Copies found damaged and replaced by those on their own device.
     pub damaged: u64,
+    /// Slots that nothing comes to any more, because what was there could not be read.
+    pub unusable: u64,
     /// Bytes written to its device.
     pub bytes_written: u64,
     /// The same per transaction.
@@ -80,6 +82,7 @@ impl TierUse {
             modified: tier.modified as f64 / tier.writes.max(1) as f64,
             fallbacks: tier.fallbacks,
             damaged: tier.damaged,
+            unusable: tier.unusable,
             bytes_written: tier.bytes_written,
             bytes_written_per_transaction: tier.bytes_written as f64 / transactions,
             written_over_per_day: bytes_per_s * DAY_S / tier.size.max(1) as f64,
@@ -115,7 +118,14 @@ impl TierUse {
         let transaction = "per transaction";
         let header = ["tier", "pages", "reads", transaction, "writes", transaction, "modified", "no room"];
         let lost = tiers.iter().filter_map(|tier| tier.lost.as_ref()).map(|lost| format!("\n{lost}"));
-        table(&header, 1, rows) + &lost.collect::<String>()
+        let unusable =
+            tiers.iter().filter(|tier| tier.unusable > 0).map(|TierUse { name, device, unusable, .. }| {
+                format!(
+                    "\n{name} on {device}: {} slots could not be read, and are not used any more",
+                    grouped(*unusable)
+                )
+            });
+        table(&header, 1, rows) + &lost.chain(unusable).collect::<String>()
     }
 
     fn wear(tiers: &[TierUse]) -> String {

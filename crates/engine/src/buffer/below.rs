@@ -13,7 +13,7 @@ use crate::second_level::design::{Leaving, Pattern, Reason};
 use crate::second_level::{DirtyWrite, Host as _, Tiers};
 use crate::{Error, Result};
 use base::PageId;
-use driver::{Completion, Fault, FaultKind, Frame, Output, Token};
+use driver::{Completion, Frame, Output, Token};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 
@@ -106,9 +106,11 @@ impl Buffer {
             let region = match area {
                 None => None,
                 Some(area) => {
+                    if let Err(error) = area.check_room(pages(page, part / page_size)) {
+                        return ended(bytes, Err(error));
+                    }
                     self.await_devices(&[first.partition]).await;
-                    let copies = bytes[..part].chunks(page_size);
-                    match area.stage(self, part / page_size, copies).await {
+                    match area.stage(self, part / page_size, bytes[..part].chunks(page_size)).await {
                         Ok(region) => Some((area, region)),
                         Err(error) => return ended(bytes, Err(error)),
                     }
@@ -118,9 +120,10 @@ impl Buffer {
             bytes = completion.buffer.expect("a write gives its buffer back");
             let result = completion.result.map(drop).map_err(Error::Input);
             if let Some((area, region)) = region {
-                let pages = (page.number..).take(part / page_size).map(|number| PageId { number, ..page });
-                let failed: Vec<PageId> = if result.is_err() { pages.collect() } else { Vec::new() };
-                area.finish(self, region, (&result, &failed));
+                if result.is_err() {
+                    pages(page, part / page_size).for_each(|page| area.fail(region, page));
+                }
+                area.finish(self, region, &result);
             }
             if result.is_err() {
                 return ended(bytes, result);
@@ -132,21 +135,30 @@ impl Buffer {
         ended(bytes, Ok(()))
     }
 
-    /// Writes pages that lie side by side to their own places by one operation.
+    /// Writes pages that lie side by side to their own places by one operation. Unless they are staged they are durable there once this has
+    /// succeeded, if they could be torn.
     pub(super) async fn write_home(&self, first: PageId, bytes: (Frame, usize), is_staged: bool) -> Completion {
         self.silence.begin(first.partition, self.executor.now());
-        let space = self.space(first.partition);
+        let (space, count) = (self.space(first.partition), bytes.1 / self.settings.page_size);
         let completion = space.write_pages(&self.executor, first, bytes, is_staged).await;
         self.silence.end(first.partition, self.executor.now());
+        if let Some(area) = self.double_write.as_ref().filter(|_| !is_staged && completion.result.is_ok()) {
+            area.release(&self.executor, pages(first, count));
+        }
         completion
     }
 }
 
+/// These pages, which lie side by side.
+pub(super) fn pages(first: PageId, count: usize) -> impl Iterator<Item = PageId> {
+    (first.number..).take(count).map(move |number| PageId { number, ..first })
+}
+
 /// The end of a write from this memory.
 fn ended(bytes: Frame, result: Result<()>) -> Completion {
-    let fault = |error| match error {
-        Error::Input(fault) => fault,
-        error => Fault::new(FaultKind::Device, error.to_string()),
-    };
-    Completion { token: Token(0), result: result.map(|()| Output::Done).map_err(fault), buffer: Some(bytes) }
+    Completion {
+        token: Token(0),
+        result: result.map(|()| Output::Done).map_err(Error::into_fault),
+        buffer: Some(bytes),
+    }
 }

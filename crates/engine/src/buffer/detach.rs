@@ -83,6 +83,9 @@ impl Buffer {
         for tiers in self.levels().from_top() {
             is_done &= tiers.discard(partition, first);
         }
+        if let Some(area) = self.double_write.as_ref().filter(|_| is_done) {
+            area.forget(&self.executor, partition, first);
+        }
         self.wake_all_for_frames();
         self.written.wake_all(&self.executor);
         is_done

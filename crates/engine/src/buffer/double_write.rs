@@ -4,8 +4,9 @@
 //! The area is one file of regions. A region is filled by one write after another, and used again once all pages staged in it
 //! are durable in place, so that small batches cost a sync of the data files no more often than large ones. Each region waits for
 //! the files that its pages belong to and for no others: one with pages of a device that does not answer waits alone. A region with a
-//! page that could not be written in place, and may be torn there, waits until a later copy of that is staged. Should such
-//! regions be all there are, the area grows.
+//! page that could not be written in place, and may be torn there, waits until a later copy of that is staged, or the page comes to
+//! its own place by another way, or is not used any more. Before such regions are all there are, copies of several are put into one;
+//! should they be, or should devices not answer, the area grows. Where many pages of a partition fail, others of it are not staged.
 //!
 //! One write is under way at a time. Pages that come meanwhile, from any task, are gathered and staged together by
 //! the next: the area keeps pace with the device by larger batches, as group commit does. Regions are freed before the last
@@ -22,7 +23,7 @@ use crate::io::salvage;
 use crate::second_level::SILENCE_NS;
 use crate::{Error, Result};
 use base::{Lsn, PageId, PartitionId};
-use driver::{Access, DeviceId, Fault, FaultKind, FileId, Frame, Op};
+use driver::{Access, Completion, DeviceId, Fault, FaultKind, FileId, Frame, Op};
 use executor::{Executor, Turn, WaitQueue};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -32,15 +33,14 @@ use structures::page::header;
 
 mod regions;
 
-use regions::{REGIONS, REGIONS_MAX, Regions};
+use regions::{CopyPlace, REGIONS, REGIONS_MAX, RegionCompaction, Regions};
 
 /// Pages that one write stages, perhaps of several callers.
 struct Gathering {
     /// The copies, side by side at the front. Absent while they are being written.
     frame: RefCell<Option<Frame>>,
-    pages: Cell<usize>,
-    /// Whose they are.
-    partitions: RefCell<Vec<PartitionId>>,
+    /// Which pages these are.
+    pages: RefCell<Vec<PageId>>,
     /// How many calls brought them.
     callers: Cell<u32>,
     /// The region that has them, once the write has ended.
@@ -135,23 +135,21 @@ impl DoubleWrite {
         count: usize,
         pages: impl Iterator<Item = &'a [u8]>,
     ) -> Result<Rc<Gathering>> {
-        let waiting = self.gathering.borrow().clone().filter(|waiting| waiting.pages.get() + count <= self.batch);
+        let has_room = |waiting: &Rc<Gathering>| waiting.pages.borrow().len() + count <= self.batch;
+        let waiting = self.gathering.borrow().clone().filter(has_room);
         let gathering = match waiting {
             Some(waiting) => waiting,
             None => self.begin_gathering(buffer)?,
         };
         let mut frame = gathering.frame.borrow_mut();
         let bytes = frame.as_mut().expect("nothing is added to what is being written");
-        let mut partitions = gathering.partitions.borrow_mut();
+        let mut ids = gathering.pages.borrow_mut();
         for page in pages {
-            let partition = header::id(page).partition;
-            if !partitions.contains(&partition) {
-                partitions.push(partition);
-            }
-            let begin = gathering.pages.replace(gathering.pages.get() + 1) * self.page_size;
+            let begin = ids.len() * self.page_size;
             bytes[begin..begin + page.len()].copy_from_slice(page);
+            ids.push(header::id(page));
         }
-        drop((frame, partitions));
+        drop((frame, ids));
         gathering.callers.set(gathering.callers.get() + 1);
         Ok(gathering)
     }
@@ -160,8 +158,7 @@ impl DoubleWrite {
     fn begin_gathering(&self, buffer: &Rc<Buffer>) -> Result<Rc<Gathering>> {
         let gathering = Rc::new(Gathering {
             frame: RefCell::new(Some(self.frame(&buffer.executor)?)),
-            pages: Cell::new(0),
-            partitions: RefCell::default(),
+            pages: RefCell::new(Vec::with_capacity(self.batch)),
             callers: Cell::new(0),
             staged: RefCell::default(),
             ended: WaitQueue::new(),
@@ -186,52 +183,95 @@ impl DoubleWrite {
         // Nothing is added from here on, also if there is no place.
         self.gathering.borrow_mut().take_if(|waiting| Rc::ptr_eq(waiting, gathering));
         let frame = gathering.frame.borrow_mut().take().expect("written once");
-        let (region, page) = match taken {
+        let (region, first) = match taken {
             Ok(place) => place,
             Err(error) => {
                 self.frames.borrow_mut().push(frame);
                 return Err(error);
             }
         };
-        let offset = ((region * self.region_pages + page) * self.page_size) as u64;
-        let length = (gathering.pages.get() * self.page_size) as u32;
-        let access = Access::Asynchronous;
-        let op = Op::Write { file: self.file, offset, length, buffer: frame, durable: true, access };
-        let completion = executor.perform(op).await;
+        let pages = gathering.pages.take();
+        let completion = self.write_copies(executor, (region, first), (frame, pages.len())).await;
+        self.frames.borrow_mut().extend(completion.buffer);
         if let Err(fault) = completion.result {
-            self.frames.borrow_mut().extend(completion.buffer);
             let callers = gathering.callers.get();
-            self.with_regions(executor, |regions| (0..callers).for_each(|_| regions.finish(region, &[])));
+            self.with_regions(executor, |regions| (0..callers).for_each(|_| regions.finish(region)));
             return Err(Error::Input(fault));
         }
-        let frame = completion.buffer.expect("a write gives its buffer back");
-        if self.failed_regions() > 0 {
-            let staged = frame.chunks(self.page_size).take(gathering.pages.get()).map(header::id);
-            self.with_regions(executor, |regions| regions.staged(staged));
-        }
-        self.frames.borrow_mut().push(frame);
+        self.with_regions(executor, |regions| regions.staged((region, first), &pages));
         Ok(region)
     }
 
-    /// A caller's pages were written in place, but for those that failed to be.
-    pub fn finish(&self, buffer: &Rc<Buffer>, region: usize, (result, failed): (&Result<()>, &[PageId])) {
+    fn offset(&self, (region, page): CopyPlace) -> u64 {
+        ((region * self.region_pages + page) * self.page_size) as u64
+    }
+
+    /// Writes this number of copies, from the front of a frame, durably to places that follow each other.
+    async fn write_copies(&self, executor: &Executor, first: CopyPlace, (buffer, count): (Frame, usize)) -> Completion {
+        let (offset, length, access) = (self.offset(first), (count * self.page_size) as u32, Access::Asynchronous);
+        executor.perform(Op::Write { file: self.file, offset, length, buffer, durable: true, access }).await
+    }
+
+    /// A page that is staged in a region could not be written in place. To be said before the page may be written again.
+    pub fn fail(&self, region: usize, page: PageId) {
+        self.regions.borrow_mut().fail(region, page);
+    }
+
+    /// A caller's pages were written in place, but for those that are known to have failed.
+    pub fn finish(&self, buffer: &Rc<Buffer>, region: usize, result: &Result<()>) {
         if let Err(error) = result {
             self.failure.borrow_mut().get_or_insert_with(|| error.clone());
         }
-        self.with_regions(&buffer.executor, |regions| regions.finish(region, failed));
+        self.with_regions(&buffer.executor, |regions| regions.finish(region));
         // Where nothing is written in the background, nothing is synced there: what misses a region waits for its sync.
         if buffer.settings.cleaner && self.regions.borrow().are_scarce() {
             self.free_written(buffer);
         }
     }
 
-    fn failed_regions(&self) -> usize {
-        self.regions.borrow().failed_count()
+    /// These pages are durable in their own places by another way.
+    pub fn release(&self, executor: &Executor, pages: impl Iterator<Item = PageId>) {
+        if self.regions.borrow().failed_count() > 0 {
+            self.with_regions(executor, |regions| regions.release(pages));
+        }
     }
 
-    /// Whether half of the area's first regions keep pages that could not be written in place. What may fail as well should wait.
+    /// The pages of a partition from this number on are not used any more.
+    pub fn forget(&self, executor: &Executor, partition: PartitionId, from: u32) {
+        self.with_regions(executor, |regions| regions.forget(partition, from));
+    }
+
+    /// Whether half of the area's first regions would be full of pages that could not be written in place. What may fail as well should
+    /// wait: see [`DoubleWrite::is_spared`].
     pub fn is_short(&self) -> bool {
-        self.failed_regions() >= REGIONS / 2
+        self.regions.borrow().failed_count() >= REGIONS / 2 * self.batch
+    }
+
+    /// Whether a page has not failed, and others of its partition have.
+    pub fn is_spared(&self, page: PageId) -> bool {
+        let regions = self.regions.borrow();
+        regions.is_failing(page.partition) && !regions.has_failed(page)
+    }
+
+    /// Whether a page could not be written in place.
+    pub fn has_failed(&self, page: PageId) -> bool {
+        self.regions.borrow().has_failed(page)
+    }
+
+    /// Refuses pages that have not failed, if too many others of their partitions have. Those regions are left that compactions need for
+    /// these, and pages of partitions that do not fail.
+    ///
+    /// # Errors
+    /// The first that a page has failed with.
+    pub fn check_room(&self, mut pages: impl Iterator<Item = PageId>) -> Result<()> {
+        let is_crowded = self.regions.borrow().failed_count() >= REGIONS_MAX / 4 * self.batch;
+        if is_crowded && pages.any(|page| self.is_spared(page)) { Err(self.exhausted()) } else { Ok(()) }
+    }
+
+    fn exhausted(&self) -> Error {
+        let first = self.failure.borrow().as_ref().map_or_else(String::new, Error::to_string);
+        let message = format!("{first}; now too many pages are not in their places, and copies of no more are kept");
+        Error::Input(Fault::new(FaultKind::Device, message))
     }
 
     fn with_regions(&self, executor: &Executor, change: impl FnOnce(&mut Regions)) {
@@ -247,10 +287,16 @@ impl DoubleWrite {
     }
 
     /// Room for all that has gathered by then: a region and the first page in it.
-    async fn take_place(&self, buffer: &Rc<Buffer>, gathering: &Gathering) -> Result<(usize, usize)> {
+    async fn take_place(&self, buffer: &Rc<Buffer>, gathering: &Gathering) -> Result<CopyPlace> {
         loop {
-            let (pages, callers) = (gathering.pages.get(), gathering.callers.get());
-            let place = self.regions.borrow_mut().take(pages, callers, &gathering.partitions.borrow());
+            self.compact(&buffer.executor).await;
+            let place = {
+                let pages = gathering.pages.borrow();
+                let mut partitions: Vec<PartitionId> = pages.iter().map(|page| page.partition).collect();
+                partitions.sort_unstable();
+                partitions.dedup();
+                self.regions.borrow_mut().take(pages.len(), gathering.callers.get(), &partitions)
+            };
             if let Some(place) = place {
                 return Ok(place);
             }
@@ -258,9 +304,7 @@ impl DoubleWrite {
                 if self.grow(&buffer.executor).await {
                     continue;
                 }
-                let first = self.failure.borrow().as_ref().map_or_else(String::new, Error::to_string);
-                let message = format!("{first}; now too many pages are not in their places: open the database again");
-                return Err(Error::Input(Fault::new(FaultKind::Device, message)));
+                return Err(self.exhausted());
             }
             buffer.check_syncs()?;
             self.free_written(buffer);
@@ -269,6 +313,41 @@ impl DoubleWrite {
                 self.await_room(&buffer.executor).await;
             }
         }
+    }
+
+    /// Puts kept copies of several regions into one, if there is little room otherwise. The caller has the turn to write. If that fails they
+    /// are kept where they are.
+    async fn compact(&self, executor: &Executor) {
+        if self.regions.borrow().lacks_for_compaction(self.batch) {
+            self.grow(executor).await;
+        }
+        let compaction = self.regions.borrow_mut().begin_compaction(self.batch);
+        if let Some(compaction) = compaction {
+            let is_durable = self.copy_kept(executor, &compaction).await.unwrap_or(false);
+            self.with_regions(executor, |regions| regions.end_compaction(&compaction, is_durable));
+        }
+    }
+
+    /// Whether all copies are sound, and durable where they are to be.
+    async fn copy_kept(
+        &self,
+        executor: &Executor,
+        RegionCompaction { region, copies }: &RegionCompaction,
+    ) -> Result<bool> {
+        let (mut frame, mut page) = (self.frame(executor)?, executor.frame(self.page_size)?);
+        for ((id, place), bytes) in copies.iter().zip(frame.chunks_mut(self.page_size)) {
+            let (offset, length, access) = (self.offset(*place), self.page_size as u32, Access::Asynchronous);
+            let completion = executor.perform(Op::Read { file: self.file, offset, length, buffer: page, access }).await;
+            page = completion.buffer.expect("a read gives its buffer back");
+            if completion.result.is_err() || header::verify(&page, *id) != Ok(true) {
+                self.frames.borrow_mut().push(frame);
+                return Ok(false);
+            }
+            bytes.copy_from_slice(&page);
+        }
+        let completion = self.write_copies(executor, (*region, 0), (frame, copies.len())).await;
+        self.frames.borrow_mut().extend(completion.buffer);
+        Ok(completion.result.is_ok())
     }
 
     /// Starts to make durable in place what the written regions stage, each by itself, and to free them. Should that fail, the
@@ -299,10 +378,10 @@ impl DoubleWrite {
 
     /// Adds a region, because devices that do not answer or fail keep all there are. False if there is no room for one.
     async fn grow(&self, executor: &Executor) -> bool {
-        let count = self.regions.borrow().count() + 1;
-        if count > REGIONS_MAX {
+        if !self.regions.borrow().may_grow() {
             return false;
         }
+        let count = self.regions.borrow().count() + 1;
         let length = (count * self.region_pages * self.page_size) as u64;
         if length > self.length.get() {
             let grown = executor.perform(Op::Resize { file: self.file, length, prewrite: true }).await;

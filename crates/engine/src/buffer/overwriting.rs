@@ -50,6 +50,7 @@ impl Buffer {
                 self.pool.borrow_mut().discard_page(id) && levels.from_top().all(|tiers| tiers.discard_page(id));
             if is_gone {
                 self.forget_left_page(id);
+                self.double_write.iter().for_each(|area| area.release(&self.executor, std::iter::once(id)));
             }
             is_gone
         });
@@ -71,7 +72,7 @@ impl Buffer {
         let transfer = Transfer { first: page(numbers.start), buffer, length, access: Access::Asynchronous };
         let (executor, space) = (self.executor.clone(), Rc::clone(space));
         let writing = self.executor.spawn(async move {
-            let completion = space.store().write_now(&executor, transfer, false).await;
+            let completion = space.write(&executor, transfer).await;
             space.overwriting.pages.set(None);
             space.overwriting.ended.wake_all(&executor);
             completion

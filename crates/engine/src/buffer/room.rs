@@ -13,6 +13,8 @@ use std::rc::Rc;
 
 /// How often a task lets others run before it concludes that no frame will become available.
 const PATIENCE: u32 = 64;
+/// How many victims of a miss fail to be written before it is told.
+const UNWRITTEN_MAX: u32 = 4;
 /// How far from the cold end a clean victim is looked for before a dirty one is written.
 const CLEAN_WITHIN: usize = 128;
 
@@ -55,7 +57,7 @@ impl Buffer {
         if self.cleaner.has_misses() && self.is_cleaning() {
             self.await_cleaned().await;
         }
-        let mut patience = PATIENCE;
+        let (mut patience, mut unwritten) = (PATIENCE, 0);
         loop {
             let victim = match self.take_or_evict() {
                 Ok(frame) => return Ok(frame),
@@ -72,9 +74,16 @@ impl Buffer {
                     self.cleaner.press(&self.executor);
                     // If its device does not answer another one leaves; the write goes on.
                     let written = self.write_back_for(vec![frame], Reason::Replacement);
-                    if let Some(written) = self.executor.within(SILENCE_NS, written).await {
-                        written?;
-                        self.cleaner.recover();
+                    match self.executor.within(SILENCE_NS, written).await {
+                        Some(Ok(())) => self.cleaner.recover(),
+                        Some(Err(error)) => {
+                            self.pass_over_victim(frame);
+                            unwritten += 1;
+                            if unwritten == UNWRITTEN_MAX {
+                                return Err(error);
+                            }
+                        }
+                        None => {}
                     }
                 }
                 None if self.in_flight.get() > 0 => self.freed.wait(&self.executor).await,
@@ -84,6 +93,14 @@ impl Buffer {
                 }
                 None => return Err(pool::exhausted(&self.pool.borrow())),
             }
+        }
+    }
+
+    /// The next miss is not to meet a page as its victim, too, that could not be written.
+    fn pass_over_victim(&self, frame: u32) {
+        let pool = self.pool.borrow();
+        if pool.is_dirty(frame) {
+            pool.touch(frame);
         }
     }
 

@@ -1,12 +1,13 @@
 //! What the buffer knows of a partition's pages: where they are, how they use the hierarchy, which of them were ever written.
 
+use super::home_writes::HomeWrites;
 use super::overwriting::Overwriting;
 use crate::page_store::{Future, PageStore, Transfer};
 use crate::second_level::Placement;
 use crate::statistics::Times;
 use crate::{Error, Result};
 use base::{PageId, PartitionId};
-use driver::{Access, Completion, Fault, FaultKind, Frame};
+use driver::{Access, Fault, FaultKind, Frame};
 use executor::{Executor, Holding, Turn};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -44,6 +45,8 @@ pub struct PageSpace {
     lost: RefCell<BTreeSet<u32>>,
     /// What a bulk load writes.
     pub(super) overwriting: Overwriting,
+    /// Writes to its pages' own places, kept apart by their kinds.
+    pub(super) home_writes: Rc<HomeWrites>,
     /// Whether its partition was dropped.
     is_dropped: Cell<bool>,
 }
@@ -74,6 +77,7 @@ impl PageSpace {
             is_admitted: Cell::new(true),
             lost: RefCell::default(),
             overwriting: Overwriting::default(),
+            home_writes: Rc::default(),
             is_dropped: Cell::new(false),
             store,
         }
@@ -260,23 +264,6 @@ impl PageSpace {
             Some(access) => access,
             None => self.store.access(executor).await,
         }
-    }
-
-    /// Writes pages that lie side by side to their own places by one operation, from the first `length` bytes of a frame;
-    /// durably if one could be torn there and no copy of it `is_staged`. Pays for the access.
-    pub async fn write_pages(
-        &self,
-        executor: &Executor,
-        first: PageId,
-        (buffer, length): (Frame, usize),
-        is_staged: bool,
-    ) -> Completion {
-        let access = self.access(executor).await;
-        let pages = length / self.page_size();
-        self.note_write(PageId::new(first.partition, first.number + pages as u32 - 1));
-        // A device that writes one page atomically promises nothing of a longer write.
-        let may_tear = self.may_tear() || pages > 1;
-        self.store.write_now(executor, Transfer { first, buffer, length, access }, may_tear && !is_staged).await
     }
 
     /// Reads one page as it is in its own place, and why the device could not, where another copy may serve.

@@ -64,8 +64,10 @@ impl Host for Buffer {
 
     fn write_anew(&self, page: PageId, redo_start: Lsn) {
         let mut pool = self.pool.borrow_mut();
-        if let Some(frame) = pool.frame_of(page) {
-            pool.note_change(frame, redo_start);
+        match pool.frame_of(page) {
+            Some(frame) => pool.note_change(frame, redo_start),
+            // A cache that has what cannot be read itself has no other copy.
+            None => self.upper_cache().iter().for_each(|upper| upper.write_anew(page, redo_start)),
         }
     }
 

@@ -1,16 +1,16 @@
 //! Writing dirty pages back: copy, make the log durable, stage against tearing, write in place.
 
-use super::{Buffer, DoubleWrite, PageSpace};
+use super::{Buffer, PageSpace, below};
 use crate::log::Log;
 use crate::page_store::Transfer;
-use crate::second_level::SILENCE_NS;
 use crate::second_level::design::Reason;
+use crate::second_level::{FAILURES_NS_MAX, SILENCE_NS};
 use crate::{Error, Result};
 use base::{Lsn, PageId, PartitionId};
 use driver::{Completion, Frame};
 use executor::{Executor, WaitQueue};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::pin::pin;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
@@ -60,8 +60,8 @@ struct BatchProgress {
     /// Whether one has ended since that was looked at.
     has_progress: Cell<bool>,
     error: RefCell<Option<Error>>,
-    /// The pages whose writes have failed.
-    failed: RefCell<Vec<PageId>>,
+    /// Where they are staged.
+    region: Option<usize>,
     finished: WaitQueue,
 }
 
@@ -206,6 +206,8 @@ impl Buffer {
     /// Writes what the log has, to the tiers or in place.
     async fn write_part(self: &Rc<Self>, runs: Vec<PageRun>, reason: Reason) -> Result<()> {
         let (runs, absorbed) = self.absorb(runs, reason).await;
+        let (runs, has_room) = self.check_room(runs);
+        let absorbed = absorbed.and(has_room);
         if runs.is_empty() {
             return absorbed;
         }
@@ -221,11 +223,24 @@ impl Buffer {
             }
             _ => None,
         };
-        let (result, failed) = self.write_in_place(runs).await;
+        let result = self.write_in_place(runs, region).await;
         if let (Some(area), Some(region)) = (&self.double_write, region) {
-            area.finish(self, region, (&result, &failed));
+            area.finish(self, region, &result);
         }
         absorbed.and(result)
+    }
+
+    /// Gives up the pages that the double-write area has no room for, because too many others of their partitions fail.
+    fn check_room(&self, runs: Vec<PageRun>) -> (Vec<PageRun>, Result<()>) {
+        let Some(area) = &self.double_write else { return (runs, Ok(())) };
+        let (mut rest, mut result) = (Vec::with_capacity(runs.len()), Ok(()));
+        for run in runs {
+            match area.check_room(below::pages(run.first, run.frames.len())) {
+                Ok(()) => rest.push(run),
+                Err(error) => result = result.and(self.give_up(vec![run], error)),
+            }
+        }
+        (rest, result)
     }
 
     /// Waits until the devices of these partitions answer: each page that is staged keeps a region until it is written in place.
@@ -246,9 +261,9 @@ impl Buffer {
         Err(error)
     }
 
-    /// The first error, and which pages were not written.
-    async fn write_in_place(self: &Rc<Self>, runs: Vec<PageRun>) -> (Result<()>, Vec<PageId>) {
-        let batch = Rc::new(BatchProgress::default());
+    /// Writes pages of which this region has copies, if they are staged.
+    async fn write_in_place(self: &Rc<Self>, runs: Vec<PageRun>, region: Option<usize>) -> Result<()> {
+        let batch = Rc::new(BatchProgress { region, ..BatchProgress::default() });
         let mut starting = pin!(self.start_writes(&batch, runs));
         while self.executor.within(SILENCE_NS, starting.as_mut()).await.is_none() {
             batch.pass_over_late(&self.executor);
@@ -256,7 +271,7 @@ impl Buffer {
         while batch.under_way.get() > 0 {
             batch.finished.wait(&self.executor).await;
         }
-        (batch.error.take().map_or(Ok(()), Err), batch.failed.take())
+        batch.error.take().map_or(Ok(()), Err)
     }
 
     /// Starts all writes of a batch, as far as others have ended.
@@ -286,22 +301,22 @@ impl Buffer {
         let length = run.frames.len() * self.settings.page_size;
         let transfer = Transfer { first: run.first, buffer: run.bytes, length, access };
         let (this, batch, first, frames) = (Rc::clone(self), Rc::clone(batch), run.first, run.frames);
-        let partition = space.partition();
+        // A page that cannot be torn needs no copy, be it staged with others.
+        let (partition, tearable) = (space.partition(), batch.region.filter(|_| space.may_tear()));
         let then = move |completion: Completion| {
             this.silence.end(partition, this.executor.now());
             let bytes = completion.buffer.expect("a write gives its buffer back");
+            if let (Err(_), Some(area), Some(region)) = (&completion.result, &this.double_write, tearable) {
+                below::pages(first, frames.len()).for_each(|page| area.fail(region, page));
+            }
             this.end_write(&frames, bytes, completion.result.is_ok());
             if let Err(fault) = completion.result {
                 batch.error.borrow_mut().get_or_insert(Error::Input(fault));
-                batch
-                    .failed
-                    .borrow_mut()
-                    .extend((first.number..).take(frames.len()).map(|number| PageId { number, ..first }));
             }
             batch.end_one();
             batch.finished.wake_all(&this.executor);
         };
-        space.store().write(&self.executor, transfer, false, Box::new(then));
+        space.start_write(&self.executor, transfer, Box::new(then));
     }
 
     pub(super) fn end_write(&self, frames: &[u32], bytes: Frame, written: bool) {
@@ -324,14 +339,16 @@ impl Buffer {
 
     /// Writes every page back whose changes begin before `lsn`, in the order of the files. `cleans`: also those that only a
     /// cache has, if its design wants that. What fails on one level keeps nothing on another one from being written, and what a cache
-    /// cannot give back is written from main memory, as far as that has it.
+    /// cannot give back is written from main memory, or from the cache above it, as far as these have it.
     ///
     /// # Errors
     /// The first error. What was not written counts as before in [`Buffer::recovery_lsn`].
     pub async fn write_back_before(self: &Rc<Self>, lsn: Lsn, cleans: bool) -> Result<()> {
         let written = self.write_frames_before(lsn).await;
         let drained = self.drain_before(lsn, cleans).await;
-        let is_anew = || self.pool.borrow().recovery_lsn().is_some_and(|oldest| oldest < lsn);
+        let is_old = |oldest: Option<Lsn>| oldest.is_some_and(|oldest| oldest < lsn);
+        let above = || self.upper_cache().and_then(|upper| upper.recovery_lsn());
+        let is_anew = || is_old(self.pool.borrow().recovery_lsn()) || is_old(above());
         if written.is_err() || drained.is_ok() || !is_anew() {
             return written.and(drained);
         }
@@ -354,20 +371,42 @@ impl Buffer {
     }
 
     /// Writes every page of main memory back whose changes begin before `lsn`. A page that cannot be written keeps others of its partition
-    /// from it only where too much of the double-write area keeps such pages.
+    /// from it only where too much of the double-write area keeps such pages, or failures go on for long. Those go first that have
+    /// failed before then: later copies of them need less room. Pages of partitions that fail, or whose devices do not answer, come
+    /// behind all others.
     async fn write_frames_before(self: &Rc<Self>, lsn: Lsn) -> Result<()> {
-        let (old, mut result) = (self.pool.borrow().dirty_before(lsn), Ok(()));
-        let mut failing: Vec<PartitionId> = Vec::new();
+        let (mut old, mut result) = (self.pool.borrow().dirty_before(lsn), Ok(()));
+        let area = self.double_write.as_ref();
+        let page = |frame: &u32| self.pool.borrow().page_of(*frame);
+        if let Some(area) = area.filter(|area| area.is_short()) {
+            old.sort_by_key(|frame| !area.has_failed(page(frame)));
+        }
+        let is_spared =
+            |frame: &u32| area.filter(|area| area.is_short()).is_some_and(|area| area.is_spared(page(frame)));
+        let (mut troubled, mut behind) = (BTreeSet::new(), Vec::new());
         for frames in old.chunks(self.checkpoint_batch()) {
-            let is_short = self.double_write.as_ref().is_some_and(DoubleWrite::is_short);
-            let partition = |frame: &u32| self.pool.borrow().page_of(*frame).partition;
-            let waits = |frame: &u32| is_short && failing.contains(&partition(frame));
-            let frames: Vec<u32> = frames.iter().copied().filter(|frame| !waits(frame)).collect();
-            if let Err(error) = self.write_back(frames.clone()).await {
-                let left = frames.into_iter().filter(|frame| self.pool.borrow().is_dirty(*frame));
-                failing.extend(left.map(|frame| partition(&frame)));
-                result = result.and(Err(error));
+            let (late, mut frames): (Vec<u32>, Vec<u32>) =
+                frames.iter().partition(|frame| troubled.contains(&page(frame).partition));
+            behind.extend(late);
+            frames.retain(|frame| !is_spared(frame));
+            let written = self.write_back_answered(&frames).await;
+            if !matches!(written, Some(Ok(()))) {
+                let is_left =
+                    |frame: &&u32| self.pool.borrow().is_dirty(**frame) || self.pool.borrow().is_writing(**frame);
+                troubled.extend(frames.iter().filter(is_left).map(|frame| page(frame).partition));
             }
+            result = result.and(written.unwrap_or(Ok(())));
+        }
+        let (silent, mut failed_ns) = (self.silence.silent(self.executor.now()), 0);
+        behind.sort_by_key(|frame| silent.contains(&page(frame).partition));
+        for frames in behind.chunks(self.checkpoint_batch()) {
+            if failed_ns >= FAILURES_NS_MAX {
+                break;
+            }
+            let began = self.executor.now();
+            let written = self.write_back(frames.iter().copied().filter(|frame| !is_spared(frame)).collect()).await;
+            failed_ns += written.as_ref().err().map_or(0, |_| self.executor.now().since_ns(began));
+            result = result.and(written);
         }
         result?;
         while self.pool.borrow().recovery_lsn().is_some_and(|oldest| oldest < lsn) {
@@ -380,6 +419,21 @@ impl Buffer {
             }
         }
         Ok(())
+    }
+
+    /// Writes these frames' pages back. `None` once a device does not answer that has some of them: that goes on.
+    async fn write_back_answered(self: &Rc<Self>, frames: &[u32]) -> Option<Result<()>> {
+        let partitions: BTreeSet<PartitionId> =
+            frames.iter().map(|frame| self.pool.borrow().page_of(*frame).partition).collect();
+        let mut writing = pin!(self.write_back(frames.to_vec()));
+        loop {
+            if let Some(written) = self.executor.within(SILENCE_NS, writing.as_mut()).await {
+                return Some(written);
+            }
+            if self.silence.silent(self.executor.now()).iter().any(|silent| partitions.contains(silent)) {
+                return None;
+            }
+        }
     }
 
     fn checkpoint_batch(&self) -> usize {

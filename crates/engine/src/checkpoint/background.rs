@@ -1,7 +1,8 @@
 //! Background checkpoints: of pages by the policy, of sets by the policy or on a clock of their own.
 
+use super::paging::{CheckpointExtent, checkpoint_pages};
 use super::relief::is_log_held;
-use super::{CheckpointExtent, Policy, checkpoint_pages, checkpoint_sets, group, name_cache_table};
+use super::{Policy, checkpoint_sets, group, name_cache_table};
 use crate::engine::{Core, Engine};
 use base::{Instant, Lsn};
 use executor::Executor;
@@ -18,6 +19,7 @@ const REST_NS_MAX: u64 = base::time::SECOND_NS;
 pub(crate) fn start(engine: &Rc<Engine>) {
     let (end, checkpointer) = (engine.core.log.end(), &engine.checkpointer);
     checkpointer.last_begin.set(end);
+    checkpointer.last_begun_at.set(engine.core.executor.now());
     checkpointer.last_success.set(end);
     let swept = engine.catalog.superblock.borrow().backup.as_ref().map(|backup| Lsn(backup.begin));
     checkpointer.swept.set(swept.unwrap_or(end));
@@ -104,9 +106,7 @@ pub(super) fn start_sweeping(engine: &Rc<Engine>) {
 /// Whether the policy asks for a checkpoint after one that began at `begin` in the log and ended at `last`.
 fn is_due(core: &Core, policy: Policy, begin: Lsn, last: Instant) -> bool {
     let grown = core.log.end().0 - begin.0;
-    let by_size = policy.log_bytes.is_some_and(|bytes| grown >= bytes);
-    let by_time = policy.interval_ns.is_some_and(|ns| core.executor.now().since_ns(last) >= ns);
-    by_size || (by_time && grown > 0)
+    policy.is_due(grown, core.executor.now().since_ns(last))
 }
 
 /// Whether it is time for what an opening has put off, be it that nothing was logged since.

@@ -1,7 +1,8 @@
 //! Checkpoints that make room in a full log, when transactions ask for it (`transaction/log_relief.rs`).
 
+use super::paging::{CheckpointExtent, checkpoint_pages};
 use super::sweeping::hurry;
-use super::{CheckpointExtent, background, checkpoint_pages, checkpoint_sets, group};
+use super::{background, checkpoint_sets, group};
 use crate::engine::{Checkpointer, Engine, Relief, Transactions};
 use crate::log::Log;
 use std::rc::Rc;

@@ -2,7 +2,7 @@
 
 use super::{Relief, SweepSettings};
 use crate::Error;
-use base::Lsn;
+use base::{Instant, Lsn};
 use executor::Turn;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,6 +19,13 @@ pub struct Policy {
 impl Policy {
     /// Only when asked, as when a database is closed.
     pub const OFF: Policy = Policy { log_bytes: None, interval_ns: None };
+
+    /// Whether the next checkpoint is due after this many bytes of log and nanoseconds since one began.
+    pub(crate) fn is_due(&self, bytes: u64, ns: u64) -> bool {
+        let by_size = self.log_bytes.is_some_and(|limit| bytes >= limit);
+        let by_time = self.interval_ns.is_some_and(|limit| ns >= limit);
+        by_size || (by_time && bytes > 0)
+    }
 }
 
 /// The checkpointer's memory between two checkpoints.
@@ -26,8 +33,11 @@ pub(crate) struct Checkpointer {
     pub policy: Policy,
     /// How sets are swept.
     pub sweep: SweepSettings,
-    /// The end of the log when the last checkpoint began: pages dirty since before it are old.
+    /// The end of the log when the last checkpoint began, but for one that has failed before the next was due: pages dirty since before
+    /// it are old.
     pub last_begin: Cell<Lsn>,
+    /// When that was.
+    pub last_begun_at: Cell<Instant>,
     /// The same of the last one that has not failed: the next one is due behind that.
     pub last_success: Cell<Lsn>,
     /// Where the last checkpoint of this opening has redo begin.
@@ -69,6 +79,7 @@ impl Checkpointer {
             policy,
             sweep,
             last_begin: Cell::new(Lsn::ZERO),
+            last_begun_at: Cell::default(),
             last_success: Cell::new(Lsn::ZERO),
             redo_start: Cell::new(Lsn::ZERO),
             is_put_off: Cell::new(false),

@@ -91,11 +91,14 @@ impl PageStore for DataFile {
     fn write(&self, executor: &Executor, transfer: Transfer, durable: bool, then: Then) {
         let Transfer { first, buffer, length, access } = transfer;
         let (offset, length, syncs) = (self.offset(first), length as u32, Rc::clone(&self.syncs));
-        syncs.note_begun(durable);
-        executor.submit(Op::Write { file: self.file, offset, length, buffer, durable, access }, move |completion| {
-            syncs.note_written(durable, &completion.result);
-            then(completion);
-        });
+        let failures = syncs.note_begun(durable);
+        executor.submit(
+            Op::Write { file: self.file, offset, length, buffer, durable, access },
+            move |mut completion| {
+                syncs.note_written((durable, failures), &mut completion.result);
+                then(completion);
+            },
+        );
     }
 
     fn reserve<'a>(&'a self, executor: &'a Executor, pages: u32) -> Future<'a, Result<()>> {
@@ -123,6 +126,10 @@ impl PageStore for DataFile {
 
     fn sync<'a>(&'a self, executor: &'a Executor) -> Future<'a, Result<()>> {
         Box::pin(self.syncs.sync(executor, self.file))
+    }
+
+    fn is_unsynced(&self) -> bool {
+        self.syncs.is_unsynced()
     }
 
     fn failure(&self) -> Option<Error> {

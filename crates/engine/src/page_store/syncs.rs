@@ -20,6 +20,9 @@ pub struct Syncs {
     /// The latest of them that was not durable when it completed, and how many such writes are under way.
     buffered: Cell<u64>,
     buffering: Cell<u64>,
+    /// How many durable writes have failed, and why the latest of them did.
+    durable_failures: Cell<u64>,
+    durable_fault: RefCell<Option<Fault>>,
     /// Whether a sync is under way.
     under_way: Cell<bool>,
     /// The error of a failed sync: what the medium holds is unknown since.
@@ -33,15 +36,23 @@ impl Syncs {
         Rc::new(Syncs { completed: Cell::new(completed), buffered: Cell::new(completed), ..Syncs::default() })
     }
 
-    /// Notes that a write begins, and whether it is to be durable.
-    pub fn note_begun(&self, is_durable: bool) {
+    /// Notes that a write begins, and whether it is to be durable. Returns how many of those have failed before.
+    pub fn note_begun(&self, is_durable: bool) -> u64 {
         self.buffering.set(self.buffering.get() + u64::from(!is_durable));
+        self.durable_failures.get()
     }
 
-    /// Notes that a write completed, and whether it was to be durable.
-    pub fn note_written(&self, is_durable: bool, result: &std::result::Result<Output, Fault>) {
+    /// Notes that a write completed that began when this many durable ones had failed, and whether it was to be durable. If another
+    /// one has failed while it was under way, the system may have told that one of the failure of this one: it has failed, too.
+    pub fn note_written(&self, (is_durable, failures): (bool, u64), result: &mut std::result::Result<Output, Fault>) {
+        let is_doubtful = is_durable && failures != self.durable_failures.get();
         match result {
             Err(fault) if is_durable => self.note_failed(fault),
+            Ok(_) if is_doubtful && !canary::is_planted(Canary::BelievedBeside) => {
+                let cause = self.durable_fault.borrow().clone().expect("it was noted");
+                let message = format!("a durable write beside this one has failed: {cause}");
+                *result = Err(Fault::new(cause.kind, message));
+            }
             _ => {}
         }
         self.completed.set(self.completed.get() + 1);
@@ -54,11 +65,20 @@ impl Syncs {
     /// Notes that a durable write failed. Its failure may be that of writing back what was written before, be it for lack of room,
     /// and no sync will tell of that any more.
     fn note_failed(&self, fault: &Fault) {
-        let is_own = matches!(fault.kind, FaultKind::Cancelled | FaultKind::NoMemory | FaultKind::Unsupported);
-        let is_unsynced = self.buffered.get() > self.synced.get() || self.buffering.get() > 0;
-        if is_unsynced && !is_own && !canary::is_planted(Canary::SyncTriedAgain) {
+        if matches!(fault.kind, FaultKind::Cancelled | FaultKind::NoMemory | FaultKind::Unsupported) {
+            // It says nothing of the medium.
+            return;
+        }
+        self.durable_failures.set(self.durable_failures.get() + 1);
+        self.durable_fault.replace(Some(fault.clone()));
+        if self.is_unsynced() && !canary::is_planted(Canary::SyncTriedAgain) {
             self.failure.borrow_mut().get_or_insert_with(|| Error::Input(fault.clone()));
         }
+    }
+
+    /// Whether something was written, or is being written, that is durable only once a sync has succeeded.
+    pub fn is_unsynced(&self) -> bool {
+        self.buffered.get() > self.synced.get() || self.buffering.get() > 0
     }
 
     /// Why the file's contents cannot be relied on, if a sync has failed.

@@ -1,12 +1,13 @@
 //! Writing copies from slots to their pages' own places.
 
 use super::Tiers;
-use super::host::{Host, SILENCE_NS};
+use super::host::{FAILURES_NS_MAX, Host, SILENCE_NS};
 use super::slots::{DestageEnd, DirtyWanted, PendingDestage, Tier};
 use crate::statistics::add;
 use crate::{Error, Result};
-use base::{Lsn, PageId};
+use base::{Lsn, PageId, PartitionId};
 use driver::{Fault, Frame, Op};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::page::header;
@@ -22,6 +23,25 @@ pub(super) struct Undestaged {
     pub(super) copy: Option<Frame>,
     /// How far it came.
     end: DestageEnd,
+}
+
+/// Partitions of which pages have failed, and for how long these were waited for.
+#[derive(Default)]
+struct FailingPartitions {
+    partitions: BTreeSet<PartitionId>,
+    ns: u64,
+}
+
+impl FailingPartitions {
+    fn note(&mut self, partition: PartitionId, ns: u64) {
+        self.partitions.insert(partition);
+        self.ns += ns;
+    }
+
+    /// Whether no more of a partition's pages are tried.
+    fn are_left(&self, partition: PartitionId) -> bool {
+        self.ns >= FAILURES_NS_MAX && self.partitions.contains(&partition)
+    }
 }
 
 impl Undestaged {
@@ -86,12 +106,21 @@ impl Tiers {
         }
     }
 
-    /// Reads a copy that only its slot has.
+    /// Reads a copy that only its slot has; once more if that fails, for what cannot be read is given up.
     pub(super) async fn read_back(
         self: &Rc<Self>,
         host: &dyn Host,
         slot: u32,
     ) -> std::result::Result<Frame, Undestaged> {
+        match self.read_back_once(host, slot).await {
+            Err(Undestaged { end: DestageEnd::Unreadable, .. }) if !self.is_lost() => {
+                self.read_back_once(host, slot).await
+            }
+            read => read,
+        }
+    }
+
+    async fn read_back_once(self: &Rc<Self>, host: &dyn Host, slot: u32) -> std::result::Result<Frame, Undestaged> {
         let ((tier, number), page) = {
             let slots = self.slots.borrow();
             (slots.place(slot), slots.page_of(slot))
@@ -256,19 +285,27 @@ impl Tiers {
 
     /// Waits until the pages' own devices have them, pages that lie side by side together. A page that does not come there keeps no
     /// other one from it, unless its write below the upper cache has failed: then no more are begun, for each keeps room in the
-    /// double-write area.
+    /// double-write area. Where failures go on for long, no more pages of their partitions are tried.
     ///
     /// # Errors
     /// The first of [`Tiers::await_destage`].
     pub(super) async fn drain_pages(self: &Rc<Self>, mut pages: Vec<PageId>) -> Result<()> {
         pages.sort_unstable();
         let group_pages = self.group_pages.get();
-        let mut result = Ok(());
+        let (mut result, mut failing) = (Ok(()), FailingPartitions::default());
         for pages in pages.chunks(CLEANED_AT_ONCE.max(group_pages as usize)) {
-            let groups = self.slots.borrow().groups(pages, group_pages);
+            let pages: Vec<PageId> = pages.iter().copied().filter(|page| !failing.are_left(page.partition)).collect();
+            let groups = self.slots.borrow().groups(&pages, group_pages);
             groups.into_iter().for_each(|group| self.clean_group(self.host(), group));
-            for page in pages {
+            for page in &pages {
+                if failing.are_left(page.partition) {
+                    continue;
+                }
+                let began = self.executor.now();
                 let destaged = self.await_destage(*page).await;
+                if destaged.is_err() {
+                    failing.note(page.partition, self.executor.now().since_ns(began));
+                }
                 result = result.and(destaged);
             }
             let has_failed =
@@ -291,6 +328,11 @@ impl Tiers {
         self.await_destage(page).await?;
         self.slots.borrow_mut().forget(page);
         Ok(())
+    }
+
+    /// What is below has lost a version of a page. If this cache has a clean copy, it counts as newer than that below since `redo_start`.
+    pub fn write_anew(&self, page: PageId, redo_start: Lsn) {
+        self.slots.borrow_mut().write_anew(page, redo_start);
     }
 
     /// A newer version of the page is about to be written below: its copy, which has nothing under way, is out of date.

@@ -8,7 +8,7 @@ use crate::statistics::add;
 use crate::tier_file::TierFile;
 use crate::tier_file::table::PageVersion;
 use base::{Instant, Lsn, PageId};
-use driver::{Access, Completion, Fault, FaultKind, Frame, Op, Token};
+use driver::{Access, Completion, Frame, Op, Token};
 use std::rc::Rc;
 use structures::canary::{self, Canary};
 use structures::page::header;
@@ -276,11 +276,11 @@ impl Tiers {
     /// it holds the page.
     pub fn read(self: &Rc<Self>, read: &Read, buffer: Frame, access: Access, done: impl FnOnce(Frame, bool) + 'static) {
         let page = read.page;
-        let (slot, (tier, number)) = {
+        let (slot, tier) = {
             let mut slots = self.slots.borrow_mut();
             let slot = slots.lookup(page).expect("it was just seen");
             slots.begin_read(slot);
-            (slot, slots.place(slot))
+            (slot, slots.place(slot).0)
         };
         let file = self.file(tier);
         add(&file.statistics.reads, 1);
@@ -288,31 +288,58 @@ impl Tiers {
         if tier == Tier::Cache {
             self.policy.borrow_mut().on_hit(read);
         }
+        self.start_read((slot, page, self.executor.now()), (buffer, access), false, done);
+    }
+
+    /// Starts to read a slot, for the first time or again.
+    fn start_read(
+        self: &Rc<Self>,
+        (slot, page, start): (u32, PageId, Instant),
+        (buffer, access): (Frame, Access),
+        is_again: bool,
+        done: impl FnOnce(Frame, bool) + 'static,
+    ) {
+        let (tier, number) = self.slots.borrow().place(slot);
+        let file = self.file(tier);
         let (offset, length) = (file.offset(number), buffer.len() as u32);
         let op = Op::Read { file: file.file, offset, length, buffer, access };
-        let (this, start) = (Rc::clone(self), self.executor.now());
+        let this = Rc::clone(self);
+        let end = move |completion: Completion| {
+            this.file(tier).end();
+            let is_sound = this.is_sound((slot, page), &completion);
+            // What is read in vain twice is given up for good, and a device may fail now and then.
+            if is_sound || is_again || this.is_lost() || this.slots.borrow().is_unverified(slot) {
+                return this.end_read((slot, page, start), (completion, is_sound), done);
+            }
+            let buffer = completion.buffer.expect("a read gives its buffer back");
+            this.start_read((slot, page, start), (buffer, access), true, done);
+        };
         file.begin();
         if tier == Tier::Cache && self.is_timed() {
-            let executor = self.executor.clone();
+            let (this, executor) = (Rc::clone(self), self.executor.clone());
             self.executor.spawn(async move {
                 let answer = this.answered(async move { executor.perform(op).await }).await;
-                let completion = match answer {
+                end(match answer {
                     Ok(completion) => completion,
                     Err(error) => this.unanswered(error).await,
-                };
-                this.end_read((slot, page, start), completion, done);
+                });
             });
             return;
         }
-        self.executor.submit(op, move |completion: Completion| this.end_read((slot, page, start), completion, done));
+        self.executor.submit(op, end);
+    }
+
+    /// Whether a read of a slot has brought what should be there of a page.
+    fn is_sound(&self, (slot, page): (u32, PageId), completion: &Completion) -> bool {
+        let bytes = completion.buffer.as_ref().expect("a read gives its buffer back");
+        completion.result.is_ok()
+            && header::verify(bytes, page) == Ok(true)
+            && Tiers::is_version(&self.slots.borrow(), slot, bytes)
     }
 
     /// A read of the cache that its device does not answer has failed, with other memory.
     async fn unanswered(&self, error: Error) -> Completion {
-        let fault = match error {
-            Error::Input(fault) => fault,
-            error => Fault::new(FaultKind::Device, error.to_string()),
-        };
+        let fault = error.into_fault();
         loop {
             if let Ok(buffer) = self.host().copy_buffer() {
                 return Completion { token: Token(0), result: Err(fault), buffer: Some(buffer) };
@@ -325,19 +352,15 @@ impl Tiers {
     fn end_read(
         self: &Rc<Self>,
         (slot, page, start): (u32, PageId, Instant),
-        completion: Completion,
+        (completion, is_sound): (Completion, bool),
         done: impl FnOnce(Frame, bool) + 'static,
     ) {
         let tier = self.slots.borrow().place(slot).0;
-        self.file(tier).end();
         self.file(tier).statistics.read_times.record(self.executor.now().since_ns(start));
         if tier == Tier::Cache {
             self.note_result(&completion, Some(slot));
         }
         let bytes = completion.buffer.expect("a read gives its buffer back");
-        let is_sound = completion.result.is_ok()
-            && header::verify(&bytes, page) == Ok(true)
-            && Tiers::is_version(&self.slots.borrow(), slot, &bytes);
         // Redo may need the copy in its slot.
         let is_inclusive = self.policy.borrow().is_inclusive() || self.is_in_redo(page);
         let is_exclusive = !is_inclusive && !canary::is_planted(Canary::HeldTwice);

@@ -11,6 +11,10 @@ use std::rc::Rc;
 /// After this time without the end of a write, while some are under way, a partition's device counts as silent, in nanoseconds.
 pub const SILENCE_NS: u64 = SECOND_NS;
 
+/// How long pages are written of partitions of which some have failed, before a checkpoint leaves the others of these, in nanoseconds: a
+/// device that is about to break may take minutes for each.
+pub const FAILURES_NS_MAX: u64 = 10 * SECOND_NS;
+
 /// The buffer, as the second level sees it.
 pub trait Host {
     /// Writes pages that lie side by side, which the cache `from` has alone, to what is below it, from the first `length` bytes of a
@@ -32,8 +36,8 @@ pub trait Host {
     /// Whether there is a page of this number, and its partition uses the cache.
     fn may_be_cached(&self, page: PageId) -> bool;
 
-    /// A version of a page that a cache has alone cannot be read back. If main memory has the page, it counts as changed there since
-    /// `redo_start`, and is written as such.
+    /// A version of a page that a cache has alone cannot be read back. If main memory has the page, or else a cache above that one, it
+    /// counts as changed there since `redo_start`, and is written as such.
     fn write_anew(&self, page: PageId, redo_start: Lsn);
 
     /// Takes such memory back.

@@ -395,6 +395,7 @@ impl Tiers {
         let cache = self.cache.iter().filter(|_| !self.is_given_up.get()).map(|cache| TierReport {
             write_budget_bytes_per_day: budget.map(|budget| budget.bytes_per_day),
             rated_bytes: self.rated_bytes.get(),
+            unusable: self.slots.borrow().unusable_count(),
             lost: lost.as_ref().map(ToString::to_string),
             ..cache.report()
         });

@@ -92,6 +92,8 @@ pub struct TierReport {
     pub declined: u64,
     /// Copies found damaged.
     pub damaged: u64,
+    /// Slots that nothing comes to any more, because what was there could not be read.
+    pub unusable: u64,
     /// How many bytes a day the cache's budget lets be written, if it has one.
     pub write_budget_bytes_per_day: Option<u64>,
     /// How many bytes its device is rated to be written with in its life, if that is known.

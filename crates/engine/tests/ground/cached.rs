@@ -2,7 +2,7 @@
 // for it: no cleaner runs, and no checkpoint.
 
 use base::PageId;
-use driver::Op;
+use driver::{FileId, Op};
 use entresol_engine::catalog::{Locking, Organization};
 use entresol_engine::second_level::design::{CachePolicy, Contents, Decision, Leaving};
 use entresol_engine::second_level::{self, CacheSettings, Design};
@@ -57,6 +57,13 @@ pub async fn create(executor: &Executor, settings: Settings, objects: u64) -> Da
 pub fn goes_home(op: &Op, page: PageId) -> bool {
     let at = u64::from(page.number) * 1024;
     matches!(op, Op::Write { offset, buffer, durable: false, .. } if *offset == at && header::id(buffer) == page)
+}
+
+/// Whether this writes a page in the file of its partition, be it with others.
+pub fn is_written(op: &Op, home: FileId, page: PageId) -> bool {
+    let at = u64::from(page.number) * 1024;
+    let is_there = |begin: u64, length: u32| (begin..begin + u64::from(length)).contains(&at);
+    matches!(op, Op::Write { file, offset, length, .. } if *file == home && is_there(*offset, *length))
 }
 
 /// Gives these objects this value, each in a transaction of its own.

@@ -3,11 +3,12 @@
 
 use base::Instant;
 use driver::{
-    Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, FaultKind, Frame, Halt, Op, Prices, StationReport,
-    Token,
+    Completion, DeviceId, DeviceTraits, Doorbell, Driver, Fault, FaultKind, FileId, Frame, Halt, Op, Output, Prices,
+    StationReport, Token,
 };
 use executor::{Executor, Order};
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use virtual_driver::{FaultPlan, Hardware, Injury, Media, Options, VirtualDriver};
@@ -15,12 +16,15 @@ use virtual_driver::{FaultPlan, Hardware, Injury, Media, Options, VirtualDriver}
 /// Which operation is held back, and until when.
 type Wanted = Option<(Box<dyn Fn(&Op) -> bool>, Instant)>;
 
-/// Which operations fail.
-type Refused = Option<Box<dyn Fn(&Op) -> bool>>;
+/// Which operations fail, and how many nanoseconds later than they would otherwise.
+type Refused = Option<(Box<dyn Fn(&Op) -> bool>, u64)>;
 
 /// Has an operation held back, or all that runs.
 #[derive(Clone, Default)]
-pub struct Holder(Rc<RefCell<Wanted>>, Rc<Cell<u64>>, Rc<RefCell<Refused>>, Rc<Cell<bool>>);
+pub struct Holder(Rc<RefCell<Wanted>>, Rc<Cell<u64>>, Rc<RefCell<Refused>>, Rc<Cell<bool>>, Rc<RefCell<Files>>);
+
+/// The files that are open, by their names.
+type Files = BTreeMap<String, FileId>;
 
 impl Holder {
     /// The first operation from now on of which this is true happens at this moment.
@@ -30,7 +34,12 @@ impl Holder {
 
     /// From now on each operation fails of which this is true, on a machine of [`refusing`].
     pub fn refuse(&self, is_meant: impl Fn(&Op) -> bool + 'static) {
-        self.2.replace(Some(Box::new(is_meant)));
+        self.refuse_after(0, is_meant);
+    }
+
+    /// The same, after this many nanoseconds.
+    pub fn refuse_after(&self, ns: u64, is_meant: impl Fn(&Op) -> bool + 'static) {
+        self.2.replace(Some((Box::new(is_meant), ns)));
     }
 
     /// From now on there is no more memory for frames, or there is again.
@@ -43,6 +52,11 @@ impl Holder {
         self.1.set(self.1.get() + ns);
     }
 
+    /// The file that was opened last by this name.
+    pub fn file(&self, name: &str) -> FileId {
+        *self.4.borrow().get(name).expect("it is open")
+    }
+
     /// Whether it was asked for.
     pub fn has_held(&self) -> bool {
         self.0.borrow().is_none()
@@ -52,6 +66,7 @@ impl Holder {
 struct HoldingDriver {
     driver: VirtualDriver,
     wanted: Holder,
+    opening: BTreeMap<Token, String>,
 }
 
 impl Driver for HoldingDriver {
@@ -61,10 +76,14 @@ impl Driver for HoldingDriver {
 
     fn submit(&mut self, token: Token, op: Op) {
         let meant = self.wanted.0.borrow_mut().take_if(|(is_meant, _)| is_meant(&op));
-        let is_refused = self.wanted.2.borrow().as_ref().is_some_and(|is_meant| is_meant(&op));
+        let refused = self.wanted.2.borrow().as_ref().and_then(|(is_meant, ns)| is_meant(&op).then_some(*ns));
+        if let Op::Open { name, .. } = &op {
+            self.opening.insert(token, name.clone());
+        }
         self.driver.submit(token, op);
-        if is_refused {
+        if let Some(ns) = refused {
             self.driver.inject(token, Injury::Fail);
+            self.driver.delay(token, ns);
         }
         if let Some((_, until)) = meant {
             self.driver.delay(token, until.since_ns(self.now()));
@@ -77,7 +96,15 @@ impl Driver for HoldingDriver {
 
     fn park(&mut self, until: Option<Instant>, done: &mut Vec<Completion>) -> Result<(), Halt> {
         let paused_ns = self.wanted.1.get();
-        self.driver.park(until.map(|until| Instant::from_ns(until.ns().saturating_sub(paused_ns))), done)
+        self.driver.park(until.map(|until| Instant::from_ns(until.ns().saturating_sub(paused_ns))), done)?;
+        for completion in done {
+            if let (Some(name), Ok(Output::Opened { file, .. })) =
+                (self.opening.remove(&completion.token), &completion.result)
+            {
+                self.wanted.4.borrow_mut().insert(name, *file);
+            }
+        }
+        Ok(())
     }
 
     fn entropy(&mut self) -> u128 {
@@ -143,7 +170,7 @@ pub fn holding_in<T>(
 
 fn on<T>(driver: VirtualDriver, order: Order, work: impl AsyncFnOnce(&Executor, &Holder) -> T) -> T {
     let wanted = Holder::default();
-    let driver = HoldingDriver { driver, wanted: wanted.clone() };
+    let driver = HoldingDriver { driver, wanted: wanted.clone(), opening: BTreeMap::new() };
     let executor = Executor::new(Box::new(driver), order);
     let done = executor.run(work(&executor, &wanted));
     executor.stop();

@@ -40,6 +40,11 @@ pub struct CacheContents {
 }
 
 impl Slots {
+    /// How many slots nothing comes to any more, because what was there could not be read.
+    pub fn unusable_count(&self) -> u64 {
+        self.unusable.into()
+    }
+
     /// What the cache holds now; `changed` are the pages of which main memory has newer versions.
     pub fn cache_contents(&self, changed: impl Iterator<Item = PageId>) -> CacheContents {
         let is_outdated = |slot: &u32| *slot < self.cache && self.slots[*slot as usize].state == SlotState::Kept;

@@ -95,6 +95,16 @@ impl Slots {
         }
     }
 
+    /// What is below has lost the version of a page of which there is a copy: nothing has it but that, and redo of it begins here.
+    pub fn write_anew(&mut self, page: PageId, redo_start: Lsn) {
+        let kept = self.newest.get(page).filter(|slot| self.slots[*slot as usize].state == SlotState::Kept);
+        if let Some(slot) = kept {
+            self.slots[slot as usize].recovery_lsn = redo_start;
+            self.set_state(slot, SlotState::Dirty);
+            self.list(slot);
+        }
+    }
+
     /// Whether an older version of a slot's page is being written to its own device.
     pub fn follows(&self, slot: u32) -> bool {
         self.slots[slot as usize].older.is_some()
