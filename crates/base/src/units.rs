@@ -7,10 +7,12 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum UnitError {
     /// The text is no size.
-    #[error("'{0}' is not a size; write a number with B, KiB, MiB, GiB or TiB (or kB, MB, GB, TB), such as \"64 KiB\"")]
+    #[error(
+        "'{0}' is not a size; write a number with B, KiB, MiB, GiB, TiB or PiB (or kB, MB, GB, TB, PB), such as \"64 KiB\""
+    )]
     Size(String),
     /// The text counts pages where it is not known how long one is.
-    #[error("'{0}' counts pages, whose size is not known here; write a number with B, KiB, MiB, GiB or TiB")]
+    #[error("'{0}' counts pages, whose size is not known here; write a number with B, KiB, MiB, GiB, TiB or PiB")]
     Pages(String),
     /// The text is no duration.
     #[error("'{0}' is not a duration; write a number with ns, us, ms, s, min or h, such as \"1.4 ms\"")]
@@ -102,10 +104,12 @@ fn bytes(text: &str) -> Result<u64, UnitError> {
         "mib" | "m" => 1024.0 * 1024.0,
         "gib" | "g" => 1024.0 * 1024.0 * 1024.0,
         "tib" | "t" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        "pib" | "p" => 1024.0 * 1024.0 * 1024.0 * 1024.0 * 1024.0,
         "kb" => 1e3,
         "mb" => 1e6,
         "gb" => 1e9,
         "tb" => 1e12,
+        "pb" => 1e15,
         _ => return Err(fail()),
     };
     let bytes = number * factor;
@@ -210,13 +214,22 @@ mod tests {
         assert_eq!(parse_size("64 KiB"), Ok(65_536));
         assert_eq!(parse_size("0.5 MiB"), Ok(524_288));
         assert_eq!(parse_size("4096"), Ok(4096));
-        for (text, bytes) in
-            [("16 MB", 16_000_000), ("16 MiB", 16 << 20), ("1.5 GB", 1_500_000_000), ("2 TiB", 2 << 40)]
-        {
+        for (text, bytes) in [
+            ("16 MB", 16_000_000),
+            ("16 MiB", 16 << 20),
+            ("1.5 GB", 1_500_000_000),
+            ("2 TiB", 2 << 40),
+            ("1 PiB", 1 << 50),
+            ("600 PB", 600_000_000_000_000_000),
+        ] {
             assert_eq!(parse_size(text), Ok(bytes), "{text}");
         }
         assert_eq!(parse_duration_ns("1.4 ms"), Ok(1_400_000));
         assert_eq!(parse_share("50%"), Ok(0.5));
+        // What a message calls a size is one.
+        for bytes in [0, 1, 1 << 20, 5 << 40, 1024 << 50] {
+            assert_eq!(parse_size(&format_size(bytes)), Ok(bytes));
+        }
         for bad in ["", "GiB", "-1 KiB", "3 parsecs", "0.3 B"] {
             assert!(parse_size(bad).is_err(), "{bad}");
         }

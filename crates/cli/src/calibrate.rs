@@ -367,10 +367,13 @@ fn refused(directory: &Path, fault: &Fault) -> Failure {
 fn check_output(output: &Path) -> Result<(), Failure> {
     let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let writable = parent.metadata().is_ok_and(|metadata| metadata.is_dir() && !metadata.permissions().readonly());
-    if output.is_dir() || !writable {
-        return Err(format!("'{}' cannot be written", output.display()).into());
-    }
-    Ok(())
+    let cause = match (output.is_dir(), parent.is_dir(), writable) {
+        (true, ..) => "it is a directory; name a file".to_owned(),
+        (_, false, _) => format!("there is no directory '{}'", parent.display()),
+        (.., false) => format!("the directory '{}' may not be written to", parent.display()),
+        _ => return Ok(()),
+    };
+    Err(format!("'{}' cannot be written: {cause}", output.display()).into())
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     grants: Option<PathBuf>,
     /// What a node that joins runs: nothing if left out
-    #[arg(long, value_enum, requires = "join")]
+    #[arg(long, value_enum, requires = "join", conflicts_with = "serve")]
     load: Option<NodeLoad>,
     /// Seeds the load
     #[arg(long, value_name = "N", default_value_t = 1)]

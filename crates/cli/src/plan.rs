@@ -91,10 +91,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     }
     if let Some(file) = target {
         let number = arguments.point as usize;
-        let point = answer
-            .front
-            .get(number - 1)
-            .ok_or_else(|| format!("the front has {} points; there is no point {number}", answer.front.len()))?;
+        let point = answer.front.get(number - 1).ok_or_else(|| {
+            let (points, noun) = (answer.front.len(), if answer.front.len() == 1 { "point" } else { "points" });
+            format!("the front has {points} {noun}; there is no point {number}")
+        })?;
         write(&file, &plan, point)?;
     }
     Ok(())

@@ -77,6 +77,16 @@ impl Progress {
         self.0.suspend(|| eprintln!("{what}\n"));
     }
 
+    /// How long it has been since the line was made, in nanoseconds.
+    pub fn elapsed_ns(&self) -> u64 {
+        u64::try_from(self.0.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether nothing is seen of the line.
+    pub fn is_hidden(&self) -> bool {
+        self.0.is_hidden()
+    }
+
     /// Takes the line away.
     pub fn finish(self) {
         self.0.finish_and_clear();

@@ -81,7 +81,7 @@ pub struct RunReport {
     pub log_record_bytes_per_transaction: f64,
     /// Requests for locks and their conflicts.
     pub locks: Locks,
-    /// References by partition. In a run of a given number of transactions they are those of these transactions, including
+    /// References by partition, each counted once, at the farthest place where it has found a page. In a run of a given number of transactions they are those of these transactions, including
     /// attempts that were rolled back; in a run of a given time, and where arrivals go on, all that were made within it.
     pub references: BTreeMap<String, References>,
     /// The share (0 to 1) of references found in main memory, by partition; 0 if there were none.
@@ -423,11 +423,17 @@ mod tests {
             log_record_bytes_per_transaction: 400.5,
             locks: Locks { requests: 1_234_567_890, waits: 12_345_679, conflicts: 0.01, restarts_by_colour: 0 },
             references: BTreeMap::from([
-                ("account".to_owned(), References { hits: 725, misses: 275, second_level_hits: 125 }),
                 (
-                    "a-partition-of-a-very-".repeat(5),
-                    References { hits: 12_345_678_901, misses: 0, second_level_hits: 0 },
+                    "account".to_owned(),
+                    References {
+                        hits: 725,
+                        misses: 275,
+                        second_level_hits: 125,
+                        device_reads: 150,
+                        ..References::default()
+                    },
                 ),
+                ("a-partition-of-a-very-".repeat(5), References { hits: 12_345_678_901, ..References::default() }),
             ]),
             hit_ratio: BTreeMap::from([("account".to_owned(), 0.725), ("a-partition-of-a-very-".repeat(5), 1.0)]),
             hit_ratio_second_level: BTreeMap::from([
@@ -535,7 +541,11 @@ mod tests {
         assert_eq!(json["process_cpu_us_per_transaction"], 7.75);
         assert_eq!(json["io_per_s"]["disk"]["reads"], 154_320.9);
         assert_eq!(json["hit_ratio"]["account"], 0.725);
-        assert_eq!(json["references"]["account"]["misses"], 275);
+        let account = &json["references"]["account"];
+        assert_eq!(account["misses"], 275);
+        let places = ["hits", "upper_cache_hits", "second_level_hits", "write_buffer_hits", "device_reads"];
+        let count = |place: &str| account[place].as_u64().expect("a count");
+        assert_eq!(places.map(count).iter().sum::<u64>(), 1_000, "they are all references");
         assert_eq!(json["hit_ratio_second_level"]["account"], 0.125);
         assert_eq!(json["tiers"][0]["fallbacks"], 1_234_567);
         assert_eq!(json["tiers"][0]["bytes_written_per_transaction"], 10_112_386.3);

@@ -41,7 +41,7 @@ pub struct Arguments {
     /// Runs franklin-1992 for real: with processes that TCP joins
     #[arg(long)]
     pub real: bool,
-    /// How long all runs over TCP take [default: 5 s for each]
+    /// When runs over TCP end at the latest [default: 5 s for each]
     #[arg(long, value_name = "N", requires = "real", value_parser = positive)]
     pub minutes: Option<f64>,
     /// Over this machine's loopback as it is: without a rate or verdicts

@@ -414,6 +414,8 @@ fn tpcc_on_both_clocks_reports_its_types_and_is_consistent_afterwards() {
     let names: Vec<&str> = types.iter().filter_map(|found| found["name"].as_str()).collect();
     assert_eq!(names, ["new-order", "payment", "order-status", "delivery", "stock-level"]);
     assert!(first["workload"].as_str().is_some_and(|name| name.contains("shrunk")), "{first:#}");
+    let notes = first["notes"].to_string();
+    assert!(notes.contains("consistency conditions") && notes.contains("New-Orders a minute"), "{notes}");
     report(directory.path(), line);
     let described = report(
         directory.path(),

@@ -47,6 +47,7 @@ use crate::log::Log;
 use crate::page_store::Transfer;
 use crate::second_level::TableGrowth;
 use crate::second_level::design::Pattern;
+use crate::statistics::FoundIn;
 use crate::{Error, Need, Result};
 use base::{Lsn, PageId, PartitionId};
 use cleaner::Cleaner;
@@ -267,6 +268,7 @@ impl Buffer {
             space.restart_statistics();
         }
         self.levels().from_top().for_each(|tiers| tiers.restart_statistics());
+        self.pool.borrow_mut().forget_sources();
     }
 
     /// Resolves what a synchronous function lacked, which uses pages in this pattern. A page comes pinned; its frame joins `pins`.
@@ -465,6 +467,7 @@ impl Buffer {
         }
         let frame = frame.take();
         let buffer = pool.begin_load(frame, id, turn.pattern());
+        pool.note_source(frame, FoundIn::Device);
         drop(pool);
         self.in_flight.set(self.in_flight.get() + 1);
         space.reads.set(space.reads.get() + 1);

@@ -404,6 +404,20 @@ pub enum Error {
         /// What is wrong with it.
         detail: String,
     },
+    /// A tier's file is another one's: of another database, or of another time of this one.
+    #[error("{detail}")]
+    ForeignTier {
+        /// Which tier the file would be.
+        tier: &'static str,
+        /// Its device.
+        device: String,
+        /// The identity of the database that has made the file; `None` if that is this one, or if an earlier release has made it.
+        database: Option<u64>,
+        /// Whether this database has a tier of its own there, whose place the file has taken; otherwise it was to make one.
+        is_wanted: bool,
+        /// Which file it is, whose, and what to do.
+        detail: String,
+    },
     /// The cache cannot be changed now: what is under way in it, or on its way from it to the pages' own devices, does not end.
     #[error("the cache was not changed: what is under way in it does not end; its device or one of its pages may hang")]
     CacheBusy,

@@ -10,19 +10,57 @@ use base::{Lsn, PageId, TransactionId};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// References to one partition's objects.
+/// Where a reference has found its pages, from the nearest place to the farthest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FoundIn {
+    /// In main memory, where an earlier reference had used them already, or where they were made.
+    #[default]
+    Memory,
+    /// In the cache above the second-level cache.
+    UpperCache,
+    /// In the second-level cache.
+    Cache,
+    /// In the write buffer.
+    WriteBuffer,
+    /// On their own device.
+    Device,
+}
+
+/// References to one partition's objects, by the place where each has found its pages. Each counts once, so all of them together are
+/// [`References::count`].
+///
+/// A page that is read is charged to the first reference that uses it, be it that this reference has waited for the read, or that it was
+/// read ahead: by [`Transaction::prefetch`](crate::Transaction::prefetch), a call for several keys, or a scan. A reference that is the
+/// first to use several pages counts at the farthest of their places. So pages may be read that no reference is charged with: the
+/// inner pages of a tree beside its leaf, what maintenance and rollbacks read, and what was read ahead in vain.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct References {
-    /// All its pages were in the buffer.
+    /// Of those that found all their pages in main memory.
     pub hits: u64,
-    /// At least one page was not.
-    pub misses: u64,
+    /// Of those that the upper cache served.
+    pub upper_cache_hits: u64,
+    /// Of those that the second-level cache served.
+    pub cache_hits: u64,
+    /// Of those that the write buffer served.
+    pub write_buffer_hits: u64,
+    /// Of those for which a page was read from its own device.
+    pub device_reads: u64,
 }
 
 impl References {
+    /// All of them.
+    pub fn count(&self) -> u64 {
+        self.hits + self.misses()
+    }
+
+    /// Those that did not find all their pages in main memory.
+    pub fn misses(&self) -> u64 {
+        self.upper_cache_hits + self.cache_hits + self.write_buffer_hits + self.device_reads
+    }
+
     /// The share of hits, 0 to 1; zero if there were no references.
     pub fn hit_ratio(&self) -> f64 {
-        let all = self.hits + self.misses;
+        let all = self.count();
         if all == 0 { 0.0 } else { self.hits as f64 / all as f64 }
     }
 }
@@ -190,13 +228,16 @@ impl Statistics {
 
     /// Counts a reference to a partition's object.
     #[inline]
-    pub fn count_reference(&self, partition: usize, hit: bool) {
+    pub fn count_reference(&self, partition: usize, found: FoundIn) {
         let references = &mut self.references.borrow_mut()[partition];
-        if hit {
-            references.hits += 1;
-        } else {
-            references.misses += 1;
-        }
+        let counter = match found {
+            FoundIn::Memory => &mut references.hits,
+            FoundIn::UpperCache => &mut references.upper_cache_hits,
+            FoundIn::Cache => &mut references.cache_hits,
+            FoundIn::WriteBuffer => &mut references.write_buffer_hits,
+            FoundIn::Device => &mut references.device_reads,
+        };
+        *counter += 1;
     }
 
     /// From now on `observer` hears of every reference; recovery and rollbacks make none.

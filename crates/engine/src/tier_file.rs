@@ -4,7 +4,8 @@ mod header;
 mod statistics;
 pub mod table;
 
-pub use header::{HEADER_BYTES, Kind, TierRecord, file_length, open_file, read_header, write_header};
+use header::check_replaceable;
+pub use header::{HEADER_BYTES, Kind, TierMark, TierRecord, file_length, open_file, read_header, write_header};
 pub use statistics::{TierReport, TierStatistics};
 
 use crate::{Error, Result};
@@ -70,17 +71,21 @@ pub struct TierFile {
 }
 
 impl TierFile {
-    /// Creates the file that `record` describes, in place of any of that name.
+    /// Creates the file that `record` describes, in place of one of that name which is the same database's, or damaged. A tier that
+    /// is made anew at each opening takes the place of any.
     ///
     /// # Errors
-    /// The driver's.
+    /// [`Error::ForeignTier`], or the driver's.
     pub async fn create(
         executor: &Executor,
         device: DeviceId,
-        record: &TierRecord,
+        (record, mark, known): (&TierRecord, TierMark, &[u64]),
         page_size: usize,
         volatile: bool,
     ) -> Result<TierFile> {
+        if !volatile && record.kind != Kind::UpperCache {
+            check_replaceable(executor, device, record, (mark, known)).await?;
+        }
         executor.perform(Op::Remove { device, name: record.kind.file_name().to_owned() }).await.result?;
         let (file, _) = open_file(executor, device, record.kind, true).await?.expect("created if it is missing");
         let slots = record.capacity * page_size as u64;
@@ -90,7 +95,7 @@ impl TierFile {
             let _tried = executor.perform(Op::Remove { device, name: record.kind.file_name().to_owned() }).await;
             return Err(too_large(fault, record.kind, slots));
         }
-        write_header(executor, file, record, (page_size, slots)).await?;
+        write_header(executor, file, (record, mark.database), (page_size, slots)).await?;
         Ok(TierFile::adopt(executor, device, record, file, page_size, volatile))
     }
 

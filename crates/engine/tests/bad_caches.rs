@@ -94,10 +94,13 @@ fn assert_refused(media: &Media, cache: &CacheSettings) {
     let before = bytes(media, CACHE_FILE);
     run(media, async |executor| {
         let error = open(executor, settings(cache.clone())).await.map(|_| ()).expect_err("it is another cache");
-        assert!(matches!(&error, Error::TierMissing { device, .. } if device == "flash"), "{error}");
-        for word in ["'cache.tier'", "'flash'", "put the right one in its place", "take this one away"] {
+        assert!(matches!(&error, Error::ForeignTier { device, .. } if device == "flash"), "{error}");
+        for word in
+            ["'cache.tier'", "'flash'", "put the right file there", "remove it and open again", "no commit is lost"]
+        {
             assert!(error.to_string().contains(word), "{error}");
         }
+        assert!(!error.to_string().contains("backup"), "{error}");
     });
     assert!(bytes(media, CACHE_FILE) == before, "the file of the other stays as it is");
 }
@@ -298,13 +301,47 @@ fn files(media: &Media, table: bool) -> Vec<(&'static str, Vec<u8>)> {
     names.iter().map(|name| (*name, bytes(media, name))).collect()
 }
 
+/// The other database may be in use: what its cache has alone is in its log, but it is refused until the file is taken away.
 #[test]
-fn a_cache_that_is_turned_on_where_another_database_has_left_one_begins_empty() {
+fn a_cache_is_not_made_where_another_database_has_one() {
     for table in [true, false] {
-        let other = Media::new();
+        let (other, media) = (Media::new(), without_cache(4));
         filled(&other, &lazy(table), 9);
-        assert_begins_empty(&without_cache(4), &lazy(table), &files(&other, table), 4);
+        files(&other, table).iter().for_each(|(file, bytes)| put(&media, file, bytes));
+        let before = files(&media, table);
+        let check = |error: Error| {
+            let is_named = matches!(error, Error::ForeignTier { database: Some(_), is_wanted: false, .. });
+            assert!(is_named && error.to_string().contains("'cache.tier'"), "{error}");
+            assert!(error.to_string().contains("remove the file if no database needs it"), "{error}");
+        };
+        run(&media, async |executor| {
+            check(open(executor, settings(lazy(table))).await.map(|_| ()).expect_err("it is another's"));
+            let database = open(executor, settings(None)).await.expect("opens");
+            check(database.set_cache(Some(lazy(table))).await.expect_err("it is another's"));
+            assert!(database.cache().is_none());
+            assert_all(&database, 4).await;
+        });
+        assert!(files(&media, table) == before, "the files of the other stay as they are");
+        run(&media, async |executor| remove(executor, CACHE_FILE).await);
+        assert_opens(&media, lazy(table), 4);
     }
+}
+
+#[test]
+fn a_file_of_an_earlier_release_is_not_replaced_unless_the_superblock_knows_it() {
+    let media = Media::new();
+    filled(&media, &lazy(true), 4);
+    let mut unmarked = bytes(&media, CACHE_FILE);
+    let second = unmarked.len() - 4096;
+    [0, second].into_iter().for_each(|header| unmarked[header + 32..header + 44].fill(0));
+    put(&media, CACHE_FILE, &unmarked);
+    // The one that it knows is read, and replaced by another one.
+    assert_opens(&media.copy(), CacheSettings { pages: 7, ..lazy(true) }, 4);
+    assert_opens(&media, None, 4);
+    run(&media, async |executor| {
+        let error = open(executor, settings(lazy(true))).await.map(|_| ()).expect_err("whose it is is not known");
+        assert!(matches!(error, Error::ForeignTier { database: None, is_wanted: false, .. }), "{error}");
+    });
 }
 
 #[test]

@@ -149,8 +149,10 @@ fn a_cache_of_another_database_is_named_and_left_alone() {
         let op = Op::Write { file, offset: 0, length: 4096, buffer, durable: true, access };
         executor.perform(op).await.result.expect("writes");
         let error = Database::open(executor, settings(cache(false)), "here").await.err().expect("refused");
-        assert!(matches!(&error, Error::TierMissing { .. }), "{error}");
-        assert!(error.to_string().contains("of another database") && error.to_string().contains("take this one away"));
+        assert!(matches!(&error, Error::ForeignTier { database: Some(_), is_wanted: true, .. }), "{error}");
+        assert!(
+            error.to_string().contains("of another database") && error.to_string().contains("remove it and open again")
+        );
     });
 }
 
@@ -221,7 +223,7 @@ fn pages_that_stay_in_memory_need_no_frame_of_the_buffer_and_survive() {
         assert_all(&database, 2).await;
         assert_eq!(disk_reads(&database), before);
         let partition = database.partition("objects").expect("it exists");
-        assert_eq!(database.statistics().references()[usize::from(partition.0)].misses, 0);
+        assert_eq!(database.statistics().references()[usize::from(partition.0)].misses(), 0);
         assert_eq!(database.tiers()[0].writes, 0, "what stays in memory is never replaced");
         database.buffer().pool().borrow().check().expect("consistent");
         database.close().await.expect("closes");

@@ -5,13 +5,13 @@
 //! All have the target `entresol`. The span `database` has the directory's path and is around everything else; `opening`, `recovery` within
 //! that, `checkpoint` and `closing` begin and end with what they are named after.
 
-use base::Instant;
 use base::time::SECOND_NS;
 use driver::{Fault, FaultKind};
 use engine::Error;
 use engine::statistics::{Event, Listener, RecoveryReport, TransactionTime};
 use executor::{Executor, Unanswered};
 use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -209,55 +209,63 @@ fn kind(of_sets: bool) -> &'static str {
     if of_sets { "sets" } else { "pages" }
 }
 
-/// Tells of requests that are unanswered for long, each once. What `tell` panics with, as code of the program's may, keeps none from being told.
+/// Tells of devices that leave requests unanswered for long: of the oldest request, with the number of the others, once for as long as
+/// the device has any that are unanswered for that long. What `tell` panics with, as code of the program's may, keeps none from being told.
 pub(crate) async fn watch(executor: Executor, tell: impl Fn(&Unanswered)) {
-    let mut told = Instant::START;
+    let mut told: BTreeSet<String> = BTreeSet::new();
     loop {
         executor.sleep_ns(LOOK_NS).await;
-        let looked = executor.now();
-        for late in executor.unanswered(SILENCE_NS).iter().filter(|late| late.since > told) {
+        let mut silent: BTreeMap<String, Unanswered> = BTreeMap::new();
+        for late in executor.unanswered(SILENCE_NS) {
+            silent.entry(late.device.clone()).and_modify(|first| first.others += 1).or_insert(late);
+        }
+        for late in silent.values().filter(|late| !told.contains(&late.device)) {
             let _told = catch_unwind(AssertUnwindSafe(|| tell(late)));
         }
-        // Those that were submitted up to then have been looked at when they were late.
-        told = Instant::from_ns(looked.ns().saturating_sub(SILENCE_NS)).max(told);
+        told = silent.into_keys().collect();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::Instant;
     use devices::Hardware;
     use executor::Order;
     use virtual_driver::{FaultPlan, Media, Options, Slow, VirtualDriver};
 
     #[test]
-    fn what_panics_when_it_is_told_is_told_of_the_next_request_too() {
+    fn a_silent_device_is_told_of_once_and_the_next_one_though_telling_panics() {
         let (from, factor) = (Instant::START, Slow::HUNG);
-        let slow = Slow { device: "data".into(), from, until: from.plus_ns(3_600 * SECOND_NS), factor };
-        let faults = Some(FaultPlan { slow: vec![slow], ..FaultPlan::default() });
-        let text = "[device.data]\nmedium.service = \"20 us\"\nsync = \"20 us\"\n";
-        let hardware = Hardware::parse(text, "test").expect("a description");
+        let slow = |device: &str| Slow { device: device.into(), from, until: from.plus_ns(3_600 * SECOND_NS), factor };
+        let faults = Some(FaultPlan { slow: vec![slow("data"), slow("flash")], ..FaultPlan::default() });
+        let text = ["data", "flash"]
+            .map(|name| format!("[device.{name}]\nmedium.service = \"20 us\"\nsync = \"20 us\"\n"))
+            .concat();
+        let hardware = Hardware::parse(&text, "test").expect("a description");
         let driver = VirtualDriver::new(hardware, Options { faults, ..Options::default() }, Media::new());
         let executor = Executor::new(Box::new(driver), Order::FirstInFirstOut);
         executor.contain_panics(|panic| panic);
         let told = Rc::new(RefCell::new(Vec::new()));
         let heard = Rc::clone(&told);
         executor.spawn(watch(executor.clone(), move |late| {
-            heard.borrow_mut().push(late.since);
+            heard.borrow_mut().push((late.device.clone(), late.others));
             assert!(heard.borrow().len() > 1, "the first");
         }));
         let asked = executor.run(async {
-            let device = executor.device("data").expect("described");
-            for name in ["one", "other"] {
-                let own = executor.clone();
+            for (device, names) in [("data", ["one", "other"]), ("flash", ["a third", "a fourth"])] {
                 executor.sleep_ns(10 * SECOND_NS).await;
-                executor.spawn(async move { own.open(device, name, true).await });
+                let device = executor.device(device).expect("described");
+                for name in names {
+                    let own = executor.clone();
+                    executor.spawn(async move { own.open(device, name, true).await });
+                }
             }
             executor.sleep_ns(10 * SECOND_NS).await;
         });
         asked.expect("the machine goes on");
         executor.stop();
         let told = told.borrow();
-        assert!(told.len() == 2 && told[1].since_ns(told[0]) == 10 * SECOND_NS, "{told:?}");
+        assert_eq!(*told, [("data".to_owned(), 1), ("flash".to_owned(), 1)]);
     }
 }

@@ -28,6 +28,7 @@ use node::page_client::{ClientSettings, PageClient, PageSnapshot, PageTransactio
 use node::survey::Survey;
 use real_driver::RealDriver;
 use std::any::type_name;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -88,7 +89,8 @@ impl NodeThreads {
     /// Opens the database on a thread, and has a thread for each node join it. Nothing else may have the database.
     ///
     /// # Errors
-    /// Those of [`Opening::open`]; [`Error::Setting`] if the configuration names hardware, or there are to be no nodes or more than 64.
+    /// Those of [`Opening::open`]; [`Error::Setting`] if the configuration names hardware, or there are to be no nodes or more than 64,
+    /// or `split_keys` names a partition that is not there while others are.
     pub fn start(opening: Opening) -> Result<NodeThreads, OpenError> {
         let configuration = opening.configuration().clone();
         if configuration.hardware.is_some() {
@@ -115,10 +117,19 @@ impl NodeThreads {
         let places = Arc::new(Places::new(configuration.nodes.split_keys.clone()));
         let (known, noted) = (reached.clone(), Arc::clone(&places));
         let partitions = async move |database: &Database| {
-            database.partitions().iter().for_each(|partition| noted.note(&partition.name, PartitionId(partition.id)));
-            Ok(())
+            let partitions = database.partitions();
+            partitions.iter().for_each(|partition| noted.note(&partition.name, PartitionId(partition.id)));
+            Ok(partitions.iter().map(|partition| partition.name.clone()).collect::<BTreeSet<_>>())
         };
-        known.with_database(partitions).wait()?;
+        let names = known.with_database(partitions).wait()?;
+        // A new database has none yet.
+        let unknown = configuration.nodes.split_keys.keys().find(|name| !names.is_empty() && !names.contains(*name));
+        if let Some(name) = unknown {
+            return Err(Error::Setting(format!(
+                "[nodes] split_keys: there is no partition '{name}'; correct the name, or create it first"
+            ))
+            .into());
+        }
         let shared = Shared { server: reached, nodes, next: AtomicUsize::new(0), places };
         started.handle = Some(NodeHandle { shared: Arc::new(shared), affinity: None });
         Ok(started)

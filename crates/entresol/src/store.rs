@@ -9,7 +9,7 @@ use crate::error::{run, run_telling};
 use crate::events::{Events, SLOW_NS, Silence, watch};
 use crate::{OpenError, assemble, existing, log_words, page_words, residence};
 use contents::{Contents, contents};
-use created::missing_directories;
+use created::{check_directories, missing_directories};
 use driver::{Fault, FaultKind};
 use engine::server::TransactionServer;
 use engine::statistics::Listener;
@@ -109,8 +109,8 @@ impl Opening {
         self
     }
 
-    /// Has `tell` told, on the database's thread, of each request that a device of this machine leaves unanswered for five
-    /// seconds, once: whatever needs the device waits then, the opening itself perhaps. [`Database::unanswered`] lists them at
+    /// Has `tell` told, on the database's thread, of each device of this machine that leaves requests unanswered for five
+    /// seconds, once until it answers: of the oldest of them, with the number of the others. Whatever needs the device waits then, the opening itself perhaps. [`Database::unanswered`] lists them at
     /// any time. If it panics, nothing else ends.
     pub fn on_silence(mut self, tell: impl Fn(&Unanswered) + Send + Sync + 'static) -> Opening {
         self.silence = Some(Arc::new(tell));
@@ -289,6 +289,7 @@ impl Opening {
             let detail = "there is no such directory".to_owned();
             return Err(Error::NotADatabase { path, detail }.into());
         }
+        check_directories(&self)?;
         let locks = DirectoryLocks::default();
         let driver = assemble::driver(&self.configuration, (&self.path, &locks), self.seed, (media, port))?;
         // However this ends from here on, the machine stops before another process may have the directories.

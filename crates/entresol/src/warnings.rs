@@ -55,6 +55,18 @@ impl Configuration {
                 _ => {}
             }
         }
+        if let Some(cache) = &self.cache {
+            let device = &cache.device;
+            if *device == self.partition("").device && self.partitions.is_empty() {
+                warnings
+                    .push(format!("the cache is on device '{device}', where the partitions are, which is no faster"));
+            }
+            if self.hardware.is_none() && *device == self.log.device {
+                warnings.push(format!(
+                    "the cache is on the log's device '{device}': commits wait for its reads and writes"
+                ));
+            }
+        }
         if let (Some(upper), Some(cache)) = (&self.upper_cache, &self.cache)
             && upper.device == cache.device
         {
@@ -103,6 +115,19 @@ mod tests {
             |volatile: bool| warnings(&format!("{cache}volatile = {volatile}\n{disk}[partition.a]\ndevice = \"disk\""));
         assert_eq!(beside(true), Vec::<String>::new(), "changed pages go to the disk");
         assert!(beside(false)[0].contains("gain nothing"), "{:?}", beside(false));
+    }
+
+    #[test]
+    fn a_cache_on_the_device_that_it_is_to_relieve_is_told_of() {
+        let cache = |device: &str, more: &str| {
+            let flash = "[device.flash]\npath = \"flash\"\n";
+            let text = format!("[cache]\ndevice = \"{device}\"\nsize = \"100 pages\"\n{flash}{more}");
+            Configuration::parse(&text).expect(&text).warnings()
+        };
+        assert!(cache("disk", "").iter().any(|found| found.contains("where the partitions are")));
+        assert_eq!(cache("flash", ""), Vec::<String>::new());
+        let beside = cache("flash", "[log]\ndevice = \"flash\"\n");
+        assert!(beside.iter().any(|found| found.contains("on the log's device 'flash'")), "{beside:?}");
     }
 
     #[test]

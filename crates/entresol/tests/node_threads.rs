@@ -311,6 +311,23 @@ fn the_code_of_a_node_does_not_block_its_thread_for_another_one() {
     threads.close().expect("it closes");
 }
 
+#[test]
+fn keys_of_a_partition_that_is_not_there_are_refused_by_their_key() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let start = |name: &str| {
+        let nodes = format!("[nodes]\nbuffer = \"1 MiB\"\nsplit_keys = {{ {name} = [500] }}\n");
+        let settings = format!("{nodes}[log]\nsize = \"8 MiB\"\n[buffer]\nsize = \"4 MiB\"");
+        std::fs::write(directory.path().join("entresol.toml"), settings).expect("there is room");
+        NodeThreads::start(Opening::in_directory(directory.path()).expect("it is right").nodes(2))
+    };
+    let threads = start("account").expect("a new database has no partitions yet");
+    threads.handle().ensure_partition(PartitionSpec::b_tree("account")).wait().expect("there is room");
+    threads.close().expect("it closes");
+    let refused = start("acount").err().expect("there is no such partition").to_string();
+    assert!(refused.contains("[nodes] split_keys") && refused.contains("'acount'"), "{refused}");
+    start("account").expect("it is there").close().expect("it closes");
+}
+
 /// Several threads, whose keys go to nodes as the configuration says, or the program.
 #[test]
 fn keys_have_nodes_of_their_own_and_all_is_found_by_one_engine() {

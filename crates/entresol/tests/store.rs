@@ -534,3 +534,25 @@ fn what_was_in_memory_is_noted_at_the_end_and_read_again_if_that_is_asked_for() 
     std::fs::remove_file(&file).expect("it is there");
     assert!(pages_after_opening(directory.path(), true) < 20);
 }
+
+/// What is made in place of a file system that is not mounted would be on another one.
+#[test]
+fn a_directory_that_is_missing_of_a_database_that_is_there_is_not_made() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let flash = directory.path().join("flash");
+    let open = || {
+        let text = format!(
+            "[buffer]\nsize = \"1 MiB\"\n[log]\nsize = \"4 MiB\"\n[cache]\ndevice = \"flash\"\nsize = \"1 MiB\"\n\
+             [device.flash]\npath = \"{}\"\n",
+            flash.display()
+        );
+        Opening::new(directory.path().join("data"), Configuration::parse(&text).expect("right")).open()
+    };
+    open().expect("it is created, with the directory").close().expect("closes");
+    std::fs::rename(&flash, directory.path().join("away")).expect("renames");
+    let refused = open().err().expect("it is refused").to_string();
+    assert!(refused.contains("[device.flash] path") && refused.contains("mount its file system"), "{refused}");
+    assert!(!flash.exists(), "it is not made");
+    std::fs::rename(directory.path().join("away"), &flash).expect("renames");
+    open().expect("it is there again").close().expect("closes");
+}

@@ -3,7 +3,7 @@
 use crate::Executor;
 use base::Instant;
 use base::time::{MILLISECOND_NS, SECOND_NS};
-use base::units::format_duration_ns;
+use base::units::{format_duration_ns, grouped};
 use driver::{DeviceId, FileId, Op, OpKind};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -49,6 +49,8 @@ pub struct Unanswered {
     pub since: Instant,
     /// For how long, in nanoseconds.
     pub waited_ns: u64,
+    /// How many other requests the device has left unanswered for about as long, where one stands for all of them.
+    pub others: usize,
 }
 
 impl fmt::Display for Unanswered {
@@ -64,7 +66,12 @@ impl fmt::Display for Unanswered {
         };
         let file = self.file.as_ref().map_or_else(String::new, |file| format!(" of file '{file}'"));
         let waited = format_duration_ns(self.waited_ns as f64);
-        write!(formatter, "device '{}' has left {what}{file} unanswered for {waited}", self.device)
+        write!(formatter, "device '{}' has left {what}{file} unanswered for {waited}", self.device)?;
+        match self.others {
+            0 => Ok(()),
+            1 => formatter.write_str(", and one other request"),
+            others => write!(formatter, ", and {} other requests", grouped(others as u64)),
+        }
     }
 }
 
@@ -92,7 +99,7 @@ impl Names {
         };
         let name = device.and_then(|device| self.devices.get(&device.0));
         let device = name.cloned().unwrap_or_else(|| "a device".to_owned());
-        Some(Unanswered { kind, device, file, since, waited_ns: now.since_ns(since) })
+        Some(Unanswered { kind, device, file, since, waited_ns: now.since_ns(since), others: 0 })
     }
 }
 

@@ -113,6 +113,8 @@ pub struct Server {
     /// How often a page is passed on without being used.
     chances: u8,
     counts: Counts,
+    /// What partitions are called, for denials.
+    partition_names: BTreeMap<PartitionId, String>,
     last_misbehaviour: Option<Misbehaviour>,
     /// Whether clients of the server before this one may have copies that are not known here.
     is_gathering: bool,
@@ -178,6 +180,7 @@ impl Server {
             turn: 0,
             chances: CHANCES,
             counts: Counts::default(),
+            partition_names: BTreeMap::new(),
             last_misbehaviour: None,
             is_gathering: false,
             believed: None,

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 /// The unit of direct I/O that is good everywhere, and the block of nearly every file system: a write of whole blocks needs
@@ -37,7 +38,12 @@ impl Medium {
     pub(crate) fn probe(directory: &Path, direct: bool) -> Result<Medium, Fault> {
         let fail = |error: io::Error| fault_of(&format!("opening the directory '{}'", directory.display()), &error);
         if directory.exists() && !directory.is_dir() {
-            let words = format!("opening the directory '{}': it is a file; name a directory", directory.display());
+            let is_device = std::fs::metadata(directory).is_ok_and(|found| found.file_type().is_block_device());
+            let what = match is_device {
+                true => "a block device, and devices are used through a file system: name a directory of one on it",
+                false => "a file; name a directory",
+            };
+            let words = format!("opening the directory '{}': it is {what}", directory.display());
             return Err(Fault::new(FaultKind::Exists, words));
         }
         create_durably(directory).map_err(fail)?;

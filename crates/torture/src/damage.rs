@@ -146,7 +146,7 @@ impl Damage {
                 let is_unreadable = matches!(self.kind, FaultKind::Unreadable | FaultKind::Rot);
                 is_unreadable && fault.kind == Refusal::Device && fault.message.contains(&format!("'{}'", self.file))
             }
-            Error::TierMissing { .. } if self.file.ends_with(".tier") => true,
+            Error::TierMissing { .. } | Error::ForeignTier { .. } if self.file.ends_with(".tier") => true,
             // Of a page that cannot be read in its place a missing cache may have a copy.
             Error::TierMissing { .. } => error.to_string().contains(&format!("'{}'", self.file)),
             Error::LogNotRelieved { cause } | Error::LogNotArchived { cause } | Error::RollbackStalled { cause } => {

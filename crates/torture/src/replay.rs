@@ -129,7 +129,7 @@ async fn replay(
     let cached = tiers.cache.as_ref().expect("there is one").statistics.reads.get();
     Ok(Counts {
         transactions: measured.transactions,
-        references: seen.hits + seen.misses,
+        references: seen.count(),
         hits: seen.hits,
         both: seen.hits + cached,
     })

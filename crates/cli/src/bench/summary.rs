@@ -150,17 +150,8 @@ fn composition(database: &Database, mean_us: f64, transactions: f64) -> Composit
 /// What became of the references to each partition.
 fn references(database: &Database) -> BTreeMap<String, References> {
     let references = database.statistics().references();
-    let counted = |partition: Rc<Partition>| {
-        let seen = references[usize::from(partition.id)];
-        let is_paged = partition.set_settings().is_none();
-        let second_level_hits = if is_paged {
-            let space = database.buffer().space(partition.id());
-            space.cache_hits.get() + space.upper_cache_hits.get()
-        } else {
-            0
-        };
-        (partition.name.clone(), References { hits: seen.hits, misses: seen.misses, second_level_hits })
-    };
+    let counted =
+        |partition: Rc<Partition>| (partition.name.clone(), References::from(references[usize::from(partition.id)]));
     database.partitions().into_iter().map(counted).collect()
 }
 

@@ -431,13 +431,8 @@ fn report(database: &Database, (plan, clock): (&Plan, Clock), measured: &Measure
 fn hit_ratios(database: &Database, measured: &Measured) -> (f64, f64) {
     let references = database.statistics().references();
     let hits: u64 = references.iter().map(|seen| seen.hits).sum();
-    let all = references.iter().map(|seen| seen.hits + seen.misses).sum::<u64>().max(1);
+    let all = references.iter().map(|seen| seen.count()).sum::<u64>().max(1);
+    let in_tiers: u64 = references.iter().map(|seen| seen.upper_cache_hits + seen.cache_hits).sum();
     let in_disks: u64 = measured.caches.iter().flat_map(|cache| &cache.files).map(|file| file.read_hits).sum();
-    let in_tiers: u64 = database
-        .tiers()
-        .iter()
-        .filter(|tier| ["upper-cache", "cache"].contains(&tier.name))
-        .map(|tier| tier.reads)
-        .sum();
     (hits as f64 / all as f64, (in_disks + in_tiers) as f64 / all as f64)
 }

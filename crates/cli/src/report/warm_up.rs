@@ -39,7 +39,8 @@ impl WarmedUp {
         let percent = |change: f64| format!("{:+.1} %", change * 100.0);
         let (throughput, misses) = (percent(self.throughput_change), percent(self.misses_change));
         let state = if self.is_steady { "to a steady state" } else { "without a steady state" };
-        let words = format!("{state}: throughput {throughput}, misses {misses} in the last part");
+        let within = if self.is_steady { ", within their deviations" } else { "" };
+        let words = format!("{state}: throughput {throughput}, misses {misses} in the last part{within}");
         fact("warm-up", format_duration_ns(self.seconds * 1e9), words)
     }
 }

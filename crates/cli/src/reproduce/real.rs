@@ -27,6 +27,8 @@ const AROUND_NS: u64 = 600 * MILLISECOND_NS;
 const UNSHAPED: f64 = 10e9;
 /// A share of this machine's processors that is most of them.
 const BUSY: f64 = 0.75;
+/// How often it is said how far the runs are where no line shows it, in nanoseconds.
+const TELL_NS: u64 = 60 * SECOND_NS;
 /// What a message takes the paper's machines, in instructions, and how fast these are (table 4).
 const MESSAGE: f64 = 20_000.0;
 const SERVER_MIPS: f64 = 30.0;
@@ -44,6 +46,8 @@ struct Taken {
     processors: f64,
     /// The runs that had most of them at work: there these limit.
     busy: BTreeSet<String>,
+    /// How many runs had no time.
+    not_run: u64,
 }
 
 /// Everything that came out.
@@ -135,13 +139,26 @@ fn run_real(
     };
     let mut trials: Vec<Trial> = experiments.iter().map(empty).collect();
     let points: usize = experiments.iter().map(|experiment| experiment.points.len()).sum();
-    let (mut taken, mut done) = (Taken::default(), 0);
+    let (mut taken, mut done, runs) = (Taken::default(), 0, points as u64 * u64::from(ROUNDS));
+    let (limit_ns, mut told_ns) = (arguments.minutes.map(|minutes| (minutes * 60e9) as u64), 0);
     for round in 0..ROUNDS {
         for trial in &mut trials {
+            if is_over(progress.elapsed_ns(), limit_ns) {
+                continue;
+            }
             let rate = rate(&trial.experiment)?;
             let network = if arguments.unshaped { None } else { Some(ShapedNetwork::new(rate.1 as u64)?) };
             for index in 0..trial.experiment.points.len() {
-                progress.step("running over TCP", done, points as u64 * u64::from(ROUNDS));
+                let elapsed_ns = progress.elapsed_ns();
+                if is_over(elapsed_ns, limit_ns) {
+                    break;
+                }
+                progress.step("running over TCP", done, runs);
+                if progress.is_hidden() && elapsed_ns - told_ns >= TELL_NS {
+                    told_ns = elapsed_ns;
+                    progress
+                        .tell(&format!("{done} of {runs} runs over TCP in {}", format_duration_ns(elapsed_ns as f64)));
+                }
                 done += 1;
                 let run = run_of(&trial.experiment, (index, round), (&rate.0, rate.1), arguments.output.quick)?;
                 let ran = match run.run(network.as_ref()) {
@@ -161,7 +178,18 @@ fn run_real(
             }
         }
     }
+    taken.not_run = runs - done;
+    for trial in &mut trials {
+        for outcome in trial.outcomes.iter_mut().filter(|outcome| outcome.reports.is_empty()) {
+            outcome.failure.get_or_insert_with(|| "the minutes were over before it could run over TCP".to_owned());
+        }
+    }
     Ok((Results { trials }, taken))
+}
+
+/// Whether the time of all runs is over, if they have a limit.
+fn is_over(elapsed_ns: u64, limit_ns: Option<u64>) -> bool {
+    limit_ns.is_some_and(|limit_ns| elapsed_ns >= limit_ns)
 }
 
 /// The network of an experiment, and what it carries in a second, in bytes.
@@ -236,7 +264,7 @@ fn notes(arguments: &Arguments, run_ns: u64, (taken, message_ns): (&Taken, f64))
             " They limit where more than three quarters of them were, which is not so under the virtual clock: {names}."
         )
     };
-    vec![
+    let mut notes = vec![
         format!(
             "The server and each client were processes, joined by TCP. Disks are described devices on the wall clock ({SPEED} times as \
              fast as the paper's, on files in memory), logs take what this machine takes, and a client sleeps while it processes a page."
@@ -257,7 +285,11 @@ fn notes(arguments: &Arguments, run_ns: u64, (taken, message_ns): (&Taken, f64))
             "Each run took {} on either clock, a third of it to warm up; {ROUNDS} runs with seeds of their own, {BATCHES} batches of each.",
             format_duration_ns(run_ns as f64)
         ),
-    ]
+    ];
+    if taken.not_run > 0 {
+        notes.insert(0, format!("{} runs over TCP were not made: the minutes were over.", taken.not_run));
+    }
+    notes
 }
 
 impl OnBothClocks {

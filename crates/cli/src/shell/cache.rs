@@ -69,7 +69,7 @@ impl CacheCommand {
         let there = || present.clone().ok_or_else(|| format!("there is no {0}; '{0} on' turns one on", level.word()));
         let new = match self {
             CacheCommand::Show => {
-                return Ok(handle.with_database(async move |database| Ok(level.described(database))).wait()?);
+                return Ok(handle.with_database(async move |database| Ok(level.shown(database))).wait()?);
             }
             CacheCommand::Admit { partition, is_admitted } => {
                 let admit = handle.with_database(async move |database| {
@@ -97,8 +97,15 @@ impl CacheCommand {
         let changed = handle.with_database(async move |database| level.set(database, new).await).wait();
         // A change that fails may leave none.
         let is_on = handle.with_database(async move |database| Ok(level.cache(database).is_some())).wait()?;
+        let was_on = present.is_some();
         *before = if is_on { None } else { present.or(before.take()) };
-        changed?;
+        changed.map_err(|error| match (was_on, is_on) {
+            (true, false) => {
+                let word = level.word();
+                format!("{error}. The {word} is off now; '{word} on' makes the one that was there again, empty").into()
+            }
+            _ => Failure::from(error),
+        })?;
         Ok(handle.with_database(async move |database| Ok(level.described(database))).wait()?)
     }
 }
@@ -144,6 +151,43 @@ impl CacheLevel {
         });
         let pages = grouped(cache.pages.into());
         format!("{} on device '{}': {pages} pages, {}{budget}", cache.design.name(), cache.device, format_size(size))
+    }
+
+    /// The same, with what it holds, whether it fails, and what may not enter it.
+    fn shown(self, database: &Database) -> String {
+        let mut lines = vec![self.described(database)];
+        if self.cache(database).is_none() {
+            return lines.remove(0);
+        }
+        let (label, contents) = match self {
+            CacheLevel::Upper => ("upper-cache", None),
+            CacheLevel::Lower => ("cache", database.cache_contents()),
+        };
+        lines.extend(contents.map(|contents| {
+            let [used, dirty, slots] = [contents.used, contents.dirty, contents.slots].map(grouped);
+            format!("{used} of {slots} slots are in use; {dirty} pages are newer than on their own devices")
+        }));
+        for tier in database.tiers().into_iter().filter(|tier| tier.name == label) {
+            if tier.declined > 0 {
+                lines.push(format!(
+                    "{} pages went past it because the budget of writes was spent",
+                    grouped(tier.declined)
+                ));
+            }
+            lines.extend(tier.lost.map(|lost| format!("it is failing: {lost}")));
+        }
+        let paged = database.partitions().into_iter().filter(|partition| partition.set_settings().is_none());
+        let kept_out: Vec<String> = paged
+            .filter(|partition| {
+                let space = database.buffer().space(partition.id());
+                !space.admission().cache && !space.placement().resident
+            })
+            .map(|partition| format!("'{}'", partition.name))
+            .collect();
+        if !kept_out.is_empty() {
+            lines.push(format!("pages of {} may not enter it", kept_out.join(", ")));
+        }
+        lines.join("\n")
     }
 }
 

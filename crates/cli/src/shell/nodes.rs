@@ -71,7 +71,8 @@ fn time(ns: u64) -> String {
 
 fn nodes(survey: &Survey) -> String {
     let joined = survey.nodes.iter().filter(|node| !node.is_gone).count();
-    let mut text = format!("{joined} nodes, served for {}; {}", time(survey.served_ns), survey.algorithm);
+    let noun = if joined == 1 { "node" } else { "nodes" };
+    let mut text = format!("{joined} {noun}, served for {}; {}", time(survey.served_ns), survey.algorithm);
     if survey.is_gathering {
         text += "; no write lock is granted while nodes of the server before may have leases";
     }

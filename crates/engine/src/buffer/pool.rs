@@ -6,6 +6,7 @@ mod counts;
 mod floors;
 mod permissions;
 mod shipping;
+mod sources;
 mod victim;
 
 use super::levels::Levels;
@@ -18,6 +19,7 @@ use executor::TaskId;
 use floors::Floors;
 use permissions::Permissions;
 pub use shipping::Departure;
+use sources::PageSources;
 use structures::page::{Change, HEADER_SIZE, Pages, header, slotted};
 use structures::replacement::{Hated, Policy, Replacement};
 use structures::{Need, PageTable};
@@ -81,6 +83,7 @@ pub struct Pool {
     loading: Loading,
     capacities: Vec<u32>,
     floors: Floors,
+    sources: PageSources,
     page_size: usize,
     dirty: usize,
     permissions: Permissions,
@@ -96,6 +99,7 @@ impl Pool {
         let free = (0..replaceable).rev().collect();
         let slots = frames.iter().map(|_| FrameDescriptor::FREE).collect();
         Pool {
+            sources: PageSources::new(frames.len()),
             slots,
             replaceable,
             frames: FrameArray::new(frames),
@@ -331,6 +335,7 @@ impl Pool {
             departure(self.page_of(frame), self.bytes(frame));
         }
         self.note_floor(frame);
+        self.sources.forget(frame);
         let slot = &mut self.slots[frame as usize];
         slot.state = FrameState::Free;
         self.table.remove(slot.page);
@@ -380,6 +385,7 @@ impl Pool {
 
     fn empty(&mut self, frame: u32) {
         self.note_floor(frame);
+        self.sources.forget(frame);
         let slot = &mut self.slots[frame as usize];
         self.dirty -= usize::from(std::mem::take(&mut slot.dirty));
         slot.state = FrameState::Free;
@@ -418,6 +424,7 @@ impl Pool {
     /// The read into the frame failed: the frame is free again.
     pub fn load_failed(&mut self, frame: u32, bytes: Frame, woken: &mut Vec<TaskId>) {
         self.take_back(frame, bytes);
+        self.sources.forget(frame);
         let slot = &mut self.slots[frame as usize];
         slot.state = FrameState::Free;
         self.table.remove(slot.page);
@@ -530,6 +537,7 @@ impl Pages for Pool {
             Some(bytes) => {
                 if frame < self.replaceable {
                     self.replacement.touch(frame);
+                    self.sources.note_use(frame);
                 }
                 Ok(bytes)
             }

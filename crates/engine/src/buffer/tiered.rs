@@ -10,7 +10,7 @@ use super::{Buffer, Levels, PageSpace, Presence};
 use crate::page_store::Future;
 use crate::second_level::design::{Leaving, Pattern, Read, Reason};
 use crate::second_level::{DirtyWrite, Host, Placement, TableGrowth, Tier, Tiers};
-use crate::statistics::add;
+use crate::statistics::{FoundIn, add};
 use crate::tier_file::table::PageVersion;
 use crate::{Error, Result};
 use base::{Lsn, PageId, PartitionId};
@@ -330,9 +330,15 @@ impl Buffer {
         self.failures.forget(|page| page == id);
         self.in_flight.set(self.in_flight.get() + 1);
         let Source { tiers, tier } = source;
+        let found = match tier {
+            Tier::Cache if tiers.is_upper() => FoundIn::UpperCache,
+            Tier::Cache => FoundIn::Cache,
+            Tier::WriteBuffer => FoundIn::WriteBuffer,
+        };
         if tier == Tier::Cache {
             add(if tiers.is_upper() { &space.upper_cache_hits } else { &space.cache_hits }, 1);
         }
+        let turn = turn.from(found);
         let (this, space, from) = (Rc::clone(self), Rc::clone(space), Rc::clone(&tiers));
         let read = Read { page: id, pattern: turn.pattern() };
         let done = move |bytes, is_sound| this.finish_load_from(from, space, (bytes, is_sound), turn);
@@ -387,6 +393,7 @@ impl Buffer {
     fn place(&self, frame: u32, turn: &Fetching, bytes: &[u8]) -> u32 {
         let mut pool = self.pool.borrow_mut();
         let mut frame_bytes = pool.begin_load(frame, turn.page(), turn.pattern());
+        pool.note_source(frame, turn.source());
         frame_bytes.copy_from_slice(bytes);
         let mut woken = Vec::new();
         pool.loaded(frame, frame_bytes, &mut woken);

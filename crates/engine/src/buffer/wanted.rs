@@ -3,6 +3,7 @@
 
 use super::Buffer;
 use crate::second_level::design::Pattern;
+use crate::statistics::FoundIn;
 use base::{PageId, PartitionId};
 use executor::{Relay, TaskId};
 use std::cell::RefCell;
@@ -34,6 +35,7 @@ pub(super) struct Fetching {
     page: PageId,
     pattern: Pattern,
     past_cache: bool,
+    source: FoundIn,
 }
 
 impl Buffer {
@@ -41,7 +43,7 @@ impl Buffer {
     pub(super) fn want(self: &Rc<Self>, page: PageId, pattern: Pattern) -> Option<Fetching> {
         let place = self.wanted.place(page).err()?;
         self.wanted.0.borrow_mut().insert(place, Wanted { page, waiters: Vec::new() });
-        Some(Fetching { buffer: Rc::clone(self), page, pattern, past_cache: false })
+        Some(Fetching { buffer: Rc::clone(self), page, pattern, past_cache: false, source: FoundIn::Device })
     }
 
     /// Whether some task has the turn to fetch this page.
@@ -87,6 +89,17 @@ impl Fetching {
     /// Whether it is read from its own device if that has the version of the cache.
     pub(super) fn is_past_cache(&self) -> bool {
         self.past_cache
+    }
+
+    /// The same; the page is read from there.
+    pub(super) fn from(mut self, source: FoundIn) -> Fetching {
+        self.source = source;
+        self
+    }
+
+    /// Where it is read from.
+    pub(super) fn source(&self) -> FoundIn {
+        self.source
     }
 
     /// How it came to be wanted.

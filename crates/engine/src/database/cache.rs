@@ -7,7 +7,7 @@ use crate::io::device;
 use crate::recovery::{CacheNotOpened, NewCache, are_same_slots, create_cache, unless_bad};
 use crate::second_level::{self, CacheSettings, Spending, Tiers};
 use crate::tier_file::table::SlotTable;
-use crate::tier_file::{Kind, TierRecord};
+use crate::tier_file::{Kind, TierMark, TierRecord};
 use crate::{Error, Result};
 use base::units::format_duration_ns;
 use base::{Instant, PartitionId};
@@ -214,13 +214,14 @@ impl Database {
     pub(super) async fn create_cache(&self, kind: Kind, cache: &CacheSettings) -> Result<NewCache> {
         let executor = self.executor().whole();
         let page_size = self.settings().buffer.page_size;
-        let stamp = new_stamp(&self.0.engine);
+        let database = self.0.engine.catalog.superblock.borrow().identity.unwrap_or_default();
+        let mark = TierMark { stamp: new_stamp(&self.0.engine), database, is_new: false };
         let is_memory = executor.traits(device(executor, &cache.device)?).synchronous;
         let limit_ns = cache.creation_ns_max(u64::from(cache.pages) * page_size as u64, is_memory);
         if limit_ns == 0 {
-            return create_cache(executor, (kind, cache), (page_size, stamp)).await;
+            return create_cache(executor, (kind, cache), (page_size, mark)).await;
         }
-        let created = self.begin_creation((kind, cache), (page_size, stamp))?;
+        let created = self.begin_creation((kind, cache), (page_size, mark))?;
         executor.within(limit_ns, created.join()).await.unwrap_or_else(|| {
             let limit = format_duration_ns(limit_ns as f64);
             Err(silent(kind, &cache.device, &format!("was not created within {limit}")))
@@ -231,7 +232,7 @@ impl Database {
     fn begin_creation(
         &self,
         (kind, cache): (Kind, &CacheSettings),
-        wanted: (usize, u64),
+        wanted: (usize, TierMark),
     ) -> Result<JoinHandle<Result<NewCache>>> {
         let creating = Rc::clone(&self.0.changes.creating);
         let asked_until = self.0.changes.bad.borrow().get(&cache.device).copied();

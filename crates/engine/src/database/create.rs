@@ -15,6 +15,7 @@ use crate::online_backup::{begin_archive, start_archiving};
 use crate::recovery::{StatedTiers, open_upper_cache, reconcile};
 use crate::statistics::RecoveryReport;
 use crate::superblock::{ArchivedLog, LogShape, SUPERBLOCK_FILE, Superblock, SuperblockFile};
+use crate::tier_file::TierMark;
 use base::Lsn;
 use base::time::SECOND_NS;
 use driver::{DeviceId, Op};
@@ -49,17 +50,18 @@ impl Database {
         let buffer = Buffer::new(executor, Some(double_write), settings.buffer)?;
         buffer.set_log(Rc::clone(&log));
         let stamp = stamp(executor, log.end(), 0, 0);
+        let mark = TierMark { stamp, database: stamp, is_new: true };
         let write_buffer = settings.hierarchy.write_buffer.as_ref();
         let mut tiers = Vec::new();
         if let Some((write_buffer, record)) =
-            WriteBuffer::open(executor, &settings.log, write_buffer, None, stamp).await?
+            WriteBuffer::open(executor, &settings.log, write_buffer, None, mark).await?
         {
             log.set_write_buffer(write_buffer);
             tiers.push(record);
         }
-        let stated = StatedTiers { records: &[], table: None, redo_start: Lsn::ZERO, opening: stamp };
+        let stated = StatedTiers { records: &[], table: None, redo_start: Lsn::ZERO, opening: mark };
         let reconciled = reconcile(executor, &buffer, &settings.hierarchy, stated).await?;
-        let opened = reconciled.open(&buffer, executor, (&settings.hierarchy, settings.force, stamp)).await?;
+        let opened = reconciled.open(&buffer, executor, (&settings.hierarchy, settings.force, mark)).await?;
         if let Some(bad) = opened.not_opened {
             return Err(bad.error);
         }
@@ -67,8 +69,7 @@ impl Database {
         if let Some(found) = opened.tiers {
             buffer.set_tiers(Some(found));
         }
-        buffer
-            .set_upper_cache(open_upper_cache(executor, &buffer, (&settings.hierarchy, settings.force, stamp)).await?);
+        buffer.set_upper_cache(open_upper_cache(executor, &buffer, (&settings.hierarchy, settings.force, mark)).await?);
         let superblock = Superblock {
             page_size: settings.buffer.page_size as u32,
             log_page_size: settings.log.page_size as u32,

@@ -102,8 +102,16 @@ pub struct PartitionFigures {
     pub name: String,
     /// References to its records that found all pages in memory.
     pub hits: u64,
-    /// References that did not.
+    /// References that did not: those of the next four.
     pub misses: u64,
+    /// References that the cache has served (see [`References`](crate::statistics::References)).
+    pub references_in_cache: u64,
+    /// References that the upper cache has served.
+    pub references_in_upper_cache: u64,
+    /// References that the write buffer has served.
+    pub references_in_write_buffer: u64,
+    /// References for which a page was read from its own device.
+    pub references_on_device: u64,
     /// Pages read from its device.
     pub pages_read: u64,
     /// Pages written to its device.
@@ -158,7 +166,11 @@ impl Database {
             let mut figures = PartitionFigures {
                 name: partition.name.clone(),
                 hits: found.hits,
-                misses: found.misses,
+                misses: found.misses(),
+                references_in_cache: found.cache_hits,
+                references_in_upper_cache: found.upper_cache_hits,
+                references_in_write_buffer: found.write_buffer_hits,
+                references_on_device: found.device_reads,
                 ..PartitionFigures::default()
             };
             if partition.set_settings().is_none() {
@@ -212,9 +224,21 @@ impl Figures {
             describe(&mut text, name, kind, help);
             sample(&mut text, name, kind, "", value);
         }
-        let of_partition: [(&str, &str, OfPartition); 6] = [
+        let of_partition: [(&str, &str, OfPartition); 10] = [
             ("hits", "References to records whose pages were in memory", |figures| figures.hits),
             ("misses", "References to records with a page that was not in memory", |figures| figures.misses),
+            ("references_in_cache", "References to records that the cache served", |figures| {
+                figures.references_in_cache
+            }),
+            ("references_in_upper_cache", "References to records that the upper cache served", |figures| {
+                figures.references_in_upper_cache
+            }),
+            ("references_in_write_buffer", "References to records that the write buffer served", |figures| {
+                figures.references_in_write_buffer
+            }),
+            ("references_on_device", "References to records with a page that came from its own device", |figures| {
+                figures.references_on_device
+            }),
             ("pages_read", "Pages read from the partition's device", |figures| figures.pages_read),
             ("pages_written", "Pages written to the partition's device", |figures| figures.pages_written),
             ("cache_hits", "Pages read from the cache", |figures| figures.cache_hits),

@@ -67,7 +67,8 @@ mod tests {
     fn what_is_done_without_gives_no_database_up() {
         let is_given_up = |kind, file: &str, waited_ns, spare: &[&str]| {
             let file = Some(file.to_owned());
-            let late = Unanswered { kind, device: "disk".to_owned(), file, since: Instant::START, waited_ns };
+            let late =
+                Unanswered { kind, device: "disk".to_owned(), file, since: Instant::START, waited_ns, others: 0 };
             is_overdue(&late, 5 * SECOND_NS, |file| spare.contains(&file))
         };
         let late_ns = 6 * SECOND_NS;

@@ -17,7 +17,7 @@ use crate::recovery::{self, StatedTiers, find_past, open_upper_cache, rebuild_mo
 use crate::second_level::CacheSettings;
 use crate::statistics::{Event, RecoveryReport, Statistics, hear};
 use crate::superblock::{Superblock, SuperblockFile};
-use crate::tier_file::Kind;
+use crate::tier_file::{Kind, TierMark};
 use crate::transaction::begin_left_undo;
 use crate::version::VersionStore;
 use crate::{Result, temp};
@@ -40,7 +40,10 @@ type Memory = (RefCell<Sets>, Backup);
 async fn make_ready(engine: &Rc<Engine>) -> Result<()> {
     wait_for_log_at_opening(engine, checkpoint::whole_catalog_length(engine)).await?;
     checkpoint::log_whole_catalog(engine);
-    engine.core.buffer.bring_residents().await
+    engine.core.buffer.bring_residents().await?;
+    // What the opening has read is charged to no reference.
+    engine.core.buffer.pool().borrow_mut().forget_sources();
+    Ok(())
 }
 
 /// Loads the sets as the complete copy of their backup has them.
@@ -137,7 +140,8 @@ impl Database {
         settings.check_caches()?;
         settings.check_second_log()?;
         let stamp = stamp(executor, superblock.redo_start(), superblock.log_epoch, superblock_file.generation());
-        superblock.identity.get_or_insert(stamp);
+        let database = *superblock.identity.get_or_insert(stamp);
+        let mark = TierMark { stamp, database, is_new: false };
         let write_buffer = settings.hierarchy.write_buffer.as_ref();
         let kept = match superblock.second_log {
             Some(_) => None,
@@ -173,18 +177,18 @@ impl Database {
         }
         buffer.repair(superblock.redo_start()).await?;
         let (table, redo_start) = (superblock.cache_table, superblock.redo_start());
-        let stated = StatedTiers { records: &superblock.tiers, table, redo_start, opening: stamp };
+        let stated = StatedTiers { records: &superblock.tiers, table, redo_start, opening: mark };
         let reconciled = reconcile(executor, &buffer, &settings.hierarchy, stated).await?;
         let without_cache = reconciled.opened_first(&settings.hierarchy);
         let hierarchy = without_cache.as_ref().unwrap_or(&settings.hierarchy);
         let mut records = reconciled.kept(executor, hierarchy);
         records.extend(kept.clone());
         superblock_file.note_tiers(executor, &mut superblock, (records, reconciled.kept_table())).await?;
-        let wanted = (hierarchy, settings.force, stamp);
+        let wanted = (hierarchy, settings.force, mark);
         let mut opened = reconciled.open(&buffer, executor, wanted).await?;
         let mut not_opened = Vec::from_iter(opened.not_opened.take());
         let mut records = opened.records.clone();
-        let log_buffer = WriteBuffer::open(executor, &settings.log, write_buffer, kept, stamp).await?;
+        let log_buffer = WriteBuffer::open(executor, &settings.log, write_buffer, kept, mark).await?;
         records.extend(log_buffer.as_ref().map(|(_, record)| record.clone()));
         // What a tier is about to hold must be looked for by the next opening.
         superblock_file.note_tiers(executor, &mut superblock, (records, opened.table)).await?;
@@ -203,7 +207,7 @@ impl Database {
         opened.check_time(scan.end())?;
         let (pages_left, left_bytes) = buffer.end_reading_log(scan.kept());
         // Nothing comes by it that redo has yet to read, and the log has been read.
-        let upper = open_upper_cache(executor, &buffer, (&settings.hierarchy, settings.force, stamp)).await;
+        let upper = open_upper_cache(executor, &buffer, (&settings.hierarchy, settings.force, mark)).await;
         let of_upper = settings.hierarchy.upper_cache.as_ref().map_or("", |upper| &upper.device);
         match unless_bad(upper, (Kind::UpperCache, of_upper))? {
             Ok(upper) => buffer.set_upper_cache(upper),

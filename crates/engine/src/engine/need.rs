@@ -7,7 +7,7 @@
 use super::Core;
 use crate::buffer::Pins;
 use crate::second_level::design::Pattern;
-use crate::statistics::WaitKind;
+use crate::statistics::{FoundIn, WaitKind};
 use crate::{Error, Need, Result};
 use base::PartitionId;
 use base::time::MILLISECOND_NS;
@@ -16,9 +16,18 @@ use base::time::MILLISECOND_NS;
 const TRIES: u32 = 20;
 const DELAY_NS: u64 = 50 * MILLISECOND_NS;
 
+/// What it took that an attempt succeeded.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Resolved {
+    /// Whether it fetched a page into the buffer.
+    pub fetched: bool,
+    /// The farthest place from which a page has come that it was the first to use.
+    pub found: FoundIn,
+}
+
 impl Core {
-    /// Calls `attempt` until it succeeds, fetching in between what it lacks. Counts one reference to the partition: a miss if
-    /// it fetched a page into the buffer. Ready at once on a hit.
+    /// Calls `attempt` until it succeeds, fetching in between what it lacks. Counts one reference to the partition, at the farthest
+    /// place from which a page has come that it is the first to use. Ready at once on a hit.
     ///
     /// # Errors
     /// The attempt's own, or that of fetching a page.
@@ -28,16 +37,60 @@ impl Core {
         partition: PartitionId,
         mut attempt: impl FnMut() -> Result<T, Need>,
     ) -> Result<T> {
+        self.begin_reference();
         match attempt() {
             Ok(value) => {
-                self.statistics.count_reference(usize::from(partition.0), true);
+                self.count_reference(partition);
                 Ok(value)
             }
             Err(need) => self.resolve_access_after(need, partition, attempt).await,
         }
     }
 
-    /// As [`Core::resolve_access`], for a share of a scan: the pages of all but its first one are used in sequence, and what is of the
+    /// A reference begins whose first attempt is a call of its caller's.
+    #[inline]
+    pub(crate) fn begin_reference(&self) {
+        self.buffer.pool().borrow().begin_reference();
+    }
+
+    /// The reference has succeeded at its first attempt: it counts.
+    #[inline]
+    pub(crate) fn count_reference(&self, partition: PartitionId) {
+        let found = self.buffer.pool().borrow().take_found();
+        self.statistics.count_reference(usize::from(partition.0), found);
+    }
+
+    /// As [`Core::resolve_access`], for a step of a reference that may have to wait for a lock and be made again: it counts once it
+    /// `is_done`. `found` is the farthest place of the steps so far.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub(crate) async fn resolve_step<T>(
+        &self,
+        partition: PartitionId,
+        found: &mut FoundIn,
+        is_done: impl Fn(&T) -> bool,
+        mut attempt: impl FnMut() -> Result<T, Need>,
+    ) -> Result<T> {
+        self.begin_reference();
+        let value = match attempt() {
+            Ok(value) => value,
+            Err(Need::Fail(error)) => return Err(*error),
+            Err(need) => {
+                let (value, by) = self.resolve(need, Pattern::Random, attempt).await?;
+                *found = by.found.max(*found);
+                value
+            }
+        };
+        *found = self.buffer.pool().borrow().take_found().max(*found);
+        if is_done(&value) {
+            self.statistics.count_reference(usize::from(partition.0), *found);
+        }
+        Ok(value)
+    }
+
+    /// As [`Core::resolve_step`], for a share of a scan: the pages of all but its first one are used in sequence, and what is of the
     /// same leaf as the share before is no reference of its own. Returns also whether it fetched a page.
     ///
     /// # Errors
@@ -45,22 +98,25 @@ impl Core {
     #[inline]
     pub(crate) async fn resolve_share<T>(
         &self,
-        partition: PartitionId,
+        (partition, found): (PartitionId, &mut FoundIn),
         (is_within_leaf, is_first): (bool, bool),
+        is_done: impl Fn(&T) -> bool,
         mut attempt: impl FnMut() -> Result<T, Need>,
     ) -> Result<(T, bool)> {
-        let (value, missed) = match attempt() {
-            Ok(value) => (value, false),
+        self.begin_reference();
+        let (value, by) = match attempt() {
+            Ok(value) => (value, Resolved::default()),
             Err(Need::Fail(error)) => return Err(*error),
             Err(need) => {
                 let pattern = if is_within_leaf || is_first { Pattern::Random } else { Pattern::Sequential };
                 self.resolve(need, pattern, attempt).await?
             }
         };
-        if !is_within_leaf {
-            self.statistics.count_reference(usize::from(partition.0), !missed);
+        *found = self.buffer.pool().borrow().take_found().max(by.found).max(*found);
+        if !is_within_leaf && is_done(&value) {
+            self.statistics.count_reference(usize::from(partition.0), std::mem::take(found));
         }
-        Ok((value, missed))
+        Ok((value, by.fetched))
     }
 
     /// As [`Core::resolve_access`], after a first attempt that lacked something.
@@ -77,8 +133,8 @@ impl Core {
         if let Need::Fail(error) = need {
             return Err(*error);
         }
-        let (value, missed) = self.resolve(need, Pattern::Random, attempt).await?;
-        self.statistics.count_reference(usize::from(partition.0), !missed);
+        let (value, by) = self.resolve(need, Pattern::Random, attempt).await?;
+        self.statistics.count_reference(usize::from(partition.0), by.found);
         Ok(value)
     }
 
@@ -94,7 +150,7 @@ impl Core {
         }
     }
 
-    /// Goes on after a first need of what uses pages in this pattern. Returns also whether a page had to be fetched.
+    /// Goes on after a first need of what uses pages in this pattern, be it that a reference has begun. Returns also what that took.
     ///
     /// # Errors
     /// The attempt's own, or that of fetching a page.
@@ -104,19 +160,22 @@ impl Core {
         mut need: Need,
         pattern: Pattern,
         mut attempt: impl FnMut() -> Result<T, Need>,
-    ) -> Result<(T, bool)> {
+    ) -> Result<(T, Resolved)> {
         let buffer = &self.buffer;
+        let mut by = Resolved { fetched: false, found: buffer.pool().borrow().take_found() };
         let mut pins = Pins::new(buffer);
         let began = self.executor.now();
-        let mut missed = false;
         let result = loop {
             match buffer.resolve(need, pattern, &mut pins).await {
-                Ok(fetched) => missed |= fetched,
+                Ok(fetched) => by.fetched |= fetched,
                 Err(error) => break Err(error),
             }
             pins.begin_attempt();
-            match attempt() {
-                Ok(value) => break Ok((value, missed)),
+            self.begin_reference();
+            let attempted = attempt();
+            by.found = by.found.max(buffer.pool().borrow().take_found());
+            match attempted {
+                Ok(value) => break Ok((value, by)),
                 Err(other) => need = other,
             }
             pins.end_attempt();

@@ -9,7 +9,9 @@ use super::{Circle, Settings};
 use crate::Result;
 use crate::io::{device, salvage};
 use crate::statistics::add;
-use crate::tier_file::{self, HEADER_BYTES, Kind, TierRecord, TierReport, TierStatistics, WriteBufferSettings};
+use crate::tier_file::{
+    self, HEADER_BYTES, Kind, TierMark, TierRecord, TierReport, TierStatistics, WriteBufferSettings,
+};
 use base::Lsn;
 use driver::{Access, DeviceId, DeviceTraits, FileId, Op};
 use executor::Executor;
@@ -66,7 +68,7 @@ impl WriteBuffer {
         log: &Settings,
         settings: Option<&WriteBufferSettings>,
         kept: Option<TierRecord>,
-        stamp: u64,
+        mark: TierMark,
     ) -> Result<Option<(WriteBuffer, TierRecord)>> {
         let wanted = |settings: &&WriteBufferSettings| capacity(settings, log) > 0 && log.durable;
         let Some(settings) = settings.filter(wanted) else { return Ok(None) };
@@ -75,7 +77,8 @@ impl WriteBuffer {
         settings.check(traits.durable)?;
         let (capacity, name, kind) = (capacity(settings, log), settings.device.clone(), Kind::LogBuffer);
         let is_new = kept.is_none();
-        let record = kept.unwrap_or(TierRecord { kind, device: name.clone(), stamp, capacity, in_use: true });
+        let record =
+            kept.unwrap_or(TierRecord { kind, device: name.clone(), stamp: mark.stamp, capacity, in_use: true });
         if is_new {
             executor.perform(Op::Remove { device, name: kind.file_name().to_owned() }).await.result?;
         }
@@ -83,7 +86,7 @@ impl WriteBuffer {
         if is_new {
             let length = tier_file::file_length(capacity);
             executor.perform(Op::Resize { file, length, prewrite: true }).await.result?;
-            tier_file::write_header(executor, file, &record, (log.page_size, capacity)).await?;
+            tier_file::write_header(executor, file, (&record, mark.database), (log.page_size, capacity)).await?;
         }
         let (pieces, statistics) = (RefCell::default(), TierStatistics::default());
         Ok(Some((WriteBuffer { file, device: name, capacity, traits, pieces, statistics }, record)))
@@ -185,7 +188,7 @@ async fn restore(
     let Some((file, length)) = tier_file::open_file(executor, device, record.kind, false).await? else {
         return missing(&format!("it holds no file '{}'", record.kind.file_name()));
     };
-    let sizes = (settings.page_size, record.capacity);
+    let sizes = (settings.page_size, record.capacity, None);
     if let Err(detail) = tier_file::read_header(executor, (file, length), record, sizes).await? {
         return missing(&detail);
     }

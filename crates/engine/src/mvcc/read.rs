@@ -2,6 +2,7 @@
 
 use crate::Result;
 use crate::engine::{Engine, resolve_refusal};
+use crate::statistics::FoundIn;
 use crate::version::{ReaderPace, View};
 use base::{PageId, PartitionId};
 use std::rc::Rc;
@@ -74,7 +75,7 @@ async fn stored_at(
         match engine.versions.single_step_of(pace, stored) {
             Err(refusal) => resolve_refusal(engine, partition, refusal).await?,
             Ok(past) => {
-                engine.core.statistics.count_reference(usize::from(partition.0), true);
+                engine.core.statistics.count_reference(usize::from(partition.0), FoundIn::Memory);
                 return engine.versions.reconstruct(view, partition, key, past?).await;
             }
         }
@@ -132,7 +133,8 @@ pub(crate) async fn appended_in(
         Ok(pasts)
     };
     let mut seen = Vec::new();
-    let share = engine.core.resolve_share(page.partition, (false, false), || engine.versions.step_of(pace, read));
+    let (mut found, read) = (FoundIn::default(), || engine.versions.step_of(pace, read));
+    let share = engine.core.resolve_share((page.partition, &mut found), (false, false), |_| true, read);
     let (pasts, missed) = share.await?;
     for (position, past) in pasts {
         let key = append::number(position).to_be_bytes();

@@ -14,7 +14,7 @@ use crate::buffer::Buffer;
 use crate::io::device;
 use crate::second_level::{CacheSettings, Settings, Tiers};
 use crate::tier_file::table::{BLOCK_BYTES, HeldVersion, SlotTable, Statement, TablePosition, TableReader, blocks_for};
-use crate::tier_file::{Kind, TierFile, TierRecord, open_file, read_header};
+use crate::tier_file::{Kind, TierFile, TierMark, TierRecord, open_file, read_header};
 use crate::{Error, Result};
 use answer_limit::AnswerLimit;
 use base::{Lsn, PageId};
@@ -69,8 +69,8 @@ pub struct StatedTiers<'a> {
     pub table: Option<TablePosition>,
     /// Log records from before this are not needed.
     pub redo_start: Lsn,
-    /// Tells what this opening states from what others have stated.
-    pub opening: u64,
+    /// What this opening marks its files with: tells what it states from what others have stated.
+    pub opening: TierMark,
 }
 
 /// What the tiers of an earlier opening held is on the pages' own devices, or is taken over by the table.
@@ -124,7 +124,8 @@ impl OpenedTiers {
 /// Brings up to date what stands on the pages' own devices, as far as the table of a cache does not serve instead.
 ///
 /// # Errors
-/// [`Error::TierMissing`](crate::Error::TierMissing) for a write buffer, or the driver's.
+/// [`Error::TierMissing`](crate::Error::TierMissing) for a write buffer, [`Error::ForeignTier`](crate::Error::ForeignTier), or the
+/// driver's.
 pub async fn reconcile(
     executor: &Executor,
     buffer: &Rc<Buffer>,
@@ -135,7 +136,7 @@ pub async fn reconcile(
     let (mut found, mut missing) = (Vec::new(), None);
     for record in stated.records.iter().filter(|record| record.kind != Kind::LogBuffer) {
         let limit = AnswerLimit::of(record.kind, settings);
-        let tier = limit.answered(executor, find(executor, record, (page_size, limit))).await;
+        let tier = limit.answered(executor, find(executor, record, (page_size, limit, stated.opening.database))).await;
         let tier = match tier.unwrap_or_else(|| Ok(Err(limit.exceeded()))) {
             Err(error) if record.kind == Kind::Cache && is_of_device(&error) => Err(error.to_string()),
             tier => tier?,
@@ -220,7 +221,7 @@ async fn open_table(
             return Ok(None);
         }
     }
-    let opened = SlotTable::open(executor, old.device, (old.record.capacity as u32, stated.opening), position);
+    let opened = SlotTable::open(executor, old.device, (old.record.capacity as u32, stated.opening.stamp), position);
     let is_bad = |error: &Error| is_of_device(error);
     let Some(opened) = old.limit.answered(executor, opened).await else { return Ok(None) };
     if opened.as_ref().is_err_and(is_bad) {
@@ -324,13 +325,14 @@ impl Reconciled {
         self,
         buffer: &Rc<Buffer>,
         executor: &Executor,
-        (settings, force, stamp): (&Settings, bool, u64),
+        (settings, force, mark): (&Settings, bool, TierMark),
     ) -> Result<OpenedTiers> {
         if let Some(buffer) = &settings.write_buffer {
             buffer.check(executor.traits(device(executor, &buffer.device)?).durable)?;
         }
         let page_size = buffer.settings().page_size;
         let (mut records, mut files) = (Vec::new(), [None, None]);
+        let known: Vec<u64> = self.found.iter().map(|old| old.record.stamp).collect();
         let (mut adopted, mut not_opened) = (None, None);
         for (place, wanted) in files.iter_mut().zip(wanted(executor, settings)) {
             let Some(WantedTier { kind, device: name, capacity, volatile, .. }) = &wanted else { continue };
@@ -346,11 +348,12 @@ impl Reconciled {
                     (record, file)
                 }
                 None => {
-                    let record = TierRecord { kind, device: (*name).clone(), stamp, capacity, in_use: true };
+                    let record =
+                        TierRecord { kind, device: (*name).clone(), stamp: mark.stamp, capacity, in_use: true };
                     let making = async {
                         let cache = settings.cache.as_ref().filter(|_| kind == Kind::Cache);
                         cache.map_or(Ok(()), |cache| check_names_answered(executor, cache))?;
-                        TierFile::create(executor, device, &record, page_size, volatile).await
+                        TierFile::create(executor, device, (&record, mark, &known), page_size, volatile).await
                     };
                     let limit =
                         AnswerLimit::of_creation(executor, (kind, device), settings, capacity * page_size as u64);
@@ -368,7 +371,7 @@ impl Reconciled {
             records.extend((!volatile).then_some(record));
         }
         let made = match &not_opened {
-            None => make_table(executor, settings, (self.table.is_some(), stamp)).await?,
+            None => make_table(executor, settings, (self.table.is_some(), mark.stamp)).await?,
             Some(_) => Ok(None),
         };
         let made = made.unwrap_or_else(|bad| {
@@ -419,22 +422,22 @@ pub struct NewCache {
     pub table: Option<SlotTable>,
 }
 
-/// Creates the files of a cache, in place of any of these names.
+/// Creates the files of a cache, in place of any of these names that are the same database's.
 ///
 /// # Errors
 /// [`Error::NoDevice`](crate::Error::NoDevice), or the driver's.
 pub async fn create_cache(
     executor: &Executor,
     (kind, cache): (Kind, &CacheSettings),
-    (page_size, stamp): (usize, u64),
+    (page_size, mark): (usize, TierMark),
 ) -> Result<NewCache> {
     let WantedTier { device: name, capacity, volatile, table, .. } = wanted_cache(executor, cache);
     let device = device(executor, name)?;
     check_names_answered(executor, cache)?;
-    let record = TierRecord { kind, device: name.clone(), stamp, capacity, in_use: true };
-    let file = TierFile::create(executor, device, &record, page_size, volatile).await?;
+    let record = TierRecord { kind, device: name.clone(), stamp: mark.stamp, capacity, in_use: true };
+    let file = TierFile::create(executor, device, (&record, mark, &[]), page_size, volatile).await?;
     let table = match table {
-        true => SlotTable::create(executor, device, capacity as u32, stamp).await.map(Some),
+        true => SlotTable::create(executor, device, capacity as u32, mark.stamp).await.map(Some),
         false => Ok(None),
     };
     if table.is_err() {
@@ -452,13 +455,13 @@ pub async fn create_cache(
 pub async fn open_upper_cache(
     executor: &Executor,
     buffer: &Rc<Buffer>,
-    (settings, force, stamp): (&Settings, bool, u64),
+    (settings, force, mark): (&Settings, bool, TierMark),
 ) -> Result<Option<Rc<Tiers>>> {
     let Some(upper) = settings.upper_cache.clone().map(CacheSettings::upper) else { return Ok(None) };
     let is_memory = executor.traits(device(executor, &upper.device)?).synchronous;
     let page_size = buffer.settings().page_size;
     let limit = AnswerLimit::of_cache(&upper, u64::from(upper.pages) * page_size as u64, is_memory);
-    let making = create_cache(executor, (Kind::UpperCache, &upper), (page_size, stamp));
+    let making = create_cache(executor, (Kind::UpperCache, &upper), (page_size, mark));
     let NewCache { file, .. } = limit.made(executor, &upper.device, making).await?;
     Ok(Some(begin_upper_cache(buffer, &upper, force, file)))
 }
@@ -560,13 +563,13 @@ fn wanted<'a>(executor: &Executor, settings: &'a Settings) -> [Option<WantedTier
 async fn find(
     executor: &Executor,
     record: &TierRecord,
-    (page_size, limit): (usize, AnswerLimit),
+    (page_size, limit, database): (usize, AnswerLimit, u64),
 ) -> Result<std::result::Result<EarlierTier, String>> {
     let Some(device) = executor.device(&record.device) else { return Ok(Err(crate::io::undescribed(&record.device))) };
     let Some((file, length)) = open_file(executor, device, record.kind, false).await? else {
         return Ok(Err(format!("it holds no file '{}'", record.kind.file_name())));
     };
     let slots = record.capacity.saturating_mul(page_size as u64);
-    let header = read_header(executor, (file, length), record, (page_size, slots)).await?;
+    let header = read_header(executor, (file, length), record, (page_size, slots, Some(database))).await?;
     Ok(header.map(|()| EarlierTier { record: record.clone(), device, file, limit }))
 }

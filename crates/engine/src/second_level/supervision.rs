@@ -171,7 +171,14 @@ impl Tiers {
             return;
         }
         let (which, device) = (if self.is_upper() { "upper cache" } else { "cache" }, &cache.device);
-        let fault = Fault::new(FaultKind::Device, format!("the {which} on device '{device}' was switched off: {why}"));
+        let next = match is_silent {
+            true => {
+                "; what it has alone is in the log: open the database again, without the cache if the device stays as it is"
+            }
+            false => "",
+        };
+        let words = format!("the {which} on device '{device}' was switched off: {why}{next}");
+        let fault = Fault::new(FaultKind::Device, words);
         self.supervision.loss.replace(Some(CacheLoss { fault, is_silent }));
         let dirty = self.slots.borrow_mut().drop_clean();
         let waiting = self.supervision.under_way.take();

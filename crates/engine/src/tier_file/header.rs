@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!  0 magic "ENTRTIER"   8 stamp u64   16 capacity u64   24 page size u32   28 CRC-32C of the bytes before u32
+//! 32 identity of the database u64   40 CRC-32C of the identity u32
 //! 4096 slots, then the header once more
 //! ```
 //!
-//! The second header is for where the first one cannot be read. Files of earlier releases have none.
+//! The second header is for where the first one cannot be read. Files of earlier releases have none, and no identity.
 
 use crate::{Error, Result};
 use driver::{Access, DeviceId, FaultKind, FileId, Frame, Op};
@@ -92,6 +93,12 @@ impl TierRecord {
         Error::TierMissing { tier: self.kind.name(), device: self.device.clone(), detail: detail.to_owned() }
     }
 
+    /// The error that a file is there which is another one's.
+    fn foreign(&self, database: Option<u64>, is_wanted: bool) -> Error {
+        let detail = foreign_tier(self.kind, &self.device, database, is_wanted);
+        Error::ForeignTier { tier: self.kind.name(), device: self.device.clone(), database, is_wanted, detail }
+    }
+
     fn bytes(&self, page_size: usize) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(32);
         bytes.extend_from_slice(MAGIC);
@@ -102,6 +109,17 @@ impl TierRecord {
         bytes.extend_from_slice(&sum.to_le_bytes());
         bytes
     }
+}
+
+/// What new files of tiers are marked with.
+#[derive(Clone, Copy, Debug)]
+pub struct TierMark {
+    /// Tells them from any others of their names.
+    pub stamp: u64,
+    /// The identity of their database.
+    pub database: u64,
+    /// Whether the database is being created: then files are left of a creation that was cut off, and stand for nothing.
+    pub is_new: bool,
 }
 
 /// Opens a tier's file. Returns it and its length in bytes; `None` if it is missing and not to be created.
@@ -133,10 +151,12 @@ pub fn file_length(slots: u64) -> u64 {
 pub async fn write_header(
     executor: &Executor,
     file: FileId,
-    record: &TierRecord,
+    (record, database): (&TierRecord, u64),
     (page_size, slots): (usize, u64),
 ) -> Result<()> {
-    let bytes = record.bytes(page_size);
+    let mut bytes = record.bytes(page_size);
+    bytes.extend_from_slice(&database.to_le_bytes());
+    bytes.extend_from_slice(&checksum(&database.to_le_bytes()).to_le_bytes());
     // The second one first: the file is the tier once the first one says so.
     for offset in [HEADER_BYTES + slots, 0] {
         let mut buffer = frame(executor)?;
@@ -148,23 +168,61 @@ pub async fn write_header(
     Ok(())
 }
 
+/// Refuses to make a tier in place of a file that may be another database's: one with a sound header that names another one, or none.
+///
+/// # Errors
+/// [`Error::ForeignTier`], or the driver's.
+pub async fn check_replaceable(
+    executor: &Executor,
+    device: DeviceId,
+    record: &TierRecord,
+    (mark, known): (TierMark, &[u64]),
+) -> Result<()> {
+    let Some((file, length)) = open_file(executor, device, record.kind, false).await? else { return Ok(()) };
+    if mark.is_new || length < HEADER_BYTES {
+        return Ok(());
+    }
+    let op = Op::Read {
+        file,
+        offset: 0,
+        length: HEADER_BYTES as u32,
+        buffer: frame(executor)?,
+        access: Access::Asynchronous,
+    };
+    let completion = executor.perform(op).await;
+    let (Ok(_), Some(buffer)) = (completion.result, completion.buffer) else { return Ok(()) };
+    let stamp = u64::from_le_bytes(*buffer[8..].first_chunk().expect("a header is longer"));
+    // What is shorter than it says serves its own database as little.
+    let capacity = u64::from_le_bytes(*buffer[16..].first_chunk().expect("a header is longer"));
+    let page_size = u32::from_le_bytes(*buffer[24..].first_chunk().expect("a header is longer"));
+    let is_whole = length >= HEADER_BYTES.saturating_add(capacity.saturating_mul(page_size.into()));
+    if !is_sound(&buffer[..32]) || !is_whole || known.contains(&stamp) {
+        return Ok(());
+    }
+    match database_of(&buffer) {
+        Some(database) if database == mark.database => Ok(()),
+        database => Err(record.foreign(database, false)),
+    }
+}
+
+/// The identity of the database that has made a file with this header, if it says so.
+fn database_of(header: &[u8]) -> Option<u64> {
+    let (identity, sum) = header[32..44].split_at(8);
+    let is_stated = sum == checksum(identity).to_le_bytes();
+    is_stated.then(|| u64::from_le_bytes(*identity.first_chunk().expect("it is as long")))
+}
+
 /// Words for why the file, of `length` bytes, is not the tier that `record` describes, if it is not.
 ///
 /// # Errors
-/// [`Error::TierMissing`] if it is another tier; the driver's, but for headers that cannot be read.
+/// [`Error::ForeignTier`] if it is another tier; the driver's, but for headers that cannot be read.
 pub async fn read_header(
     executor: &Executor,
     (file, length): (FileId, u64),
     record: &TierRecord,
-    (page_size, slots): (usize, u64),
+    (page_size, slots, own): (usize, u64, Option<u64>),
 ) -> Result<Result<(), String>> {
     let name = record.kind.file_name();
-    let other = || {
-        Err(record.missing(&format!(
-            "its file '{name}' is another tier's, of another database or of an earlier time of this one: put the right one in \
-             its place, or take this one away"
-        )))
-    };
     let second_at = slots.saturating_add(HEADER_BYTES);
     let is_whole = length >= second_at;
     let expected = record.bytes(page_size);
@@ -180,7 +238,8 @@ pub async fn read_header(
                 let buffer = completion.buffer.expect("a read gives its buffer back");
                 let header = &buffer[..expected.len()];
                 if header != &expected[..] && is_sound(header) {
-                    return other();
+                    let other = database_of(&buffer).filter(|database| Some(*database) != own);
+                    return Err(record.foreign(other, true));
                 }
                 if header == &expected[..] && is_whole {
                     if offset > 0 {
@@ -210,4 +269,29 @@ fn is_sound(header: &[u8]) -> bool {
 
 fn frame(executor: &Executor) -> Result<Frame> {
     Ok(executor.frame(HEADER_BYTES as usize)?)
+}
+
+/// Words for a tier's file that is another one's.
+fn foreign_tier(tier: Kind, device: &str, database: Option<u64>, is_wanted: bool) -> String {
+    let (file, name, section) = (tier.file_name(), tier.name(), tier.section());
+    let whose = match database {
+        Some(database) => format!("the {name} of another database, whose identity is {database:016x}"),
+        None if is_wanted => format!("not this database's {name} but one of another time, or of another database"),
+        None => format!("a {name} of which it is not known whose it is"),
+    };
+    let apart = format!("give this database a directory of its own (a device with another 'path' in {section})");
+    if !is_wanted {
+        return format!(
+            "the file '{file}' in the directory of device '{device}' is {whose}, so none is made in its place: {apart}, \
+             or remove the file if no database needs it"
+        );
+    }
+    let without = match tier {
+        Kind::Cache | Kind::UpperCache => "the log has all that it may have had alone, so no commit is lost",
+        _ => "without it, restore the database from a backup",
+    };
+    format!(
+        "the file '{file}' in the directory of device '{device}' is {whose}: put the right file there, or {apart}, or, if no \
+         database needs it, remove it and open again: {without}"
+    )
 }

@@ -11,7 +11,7 @@ use crate::buffer::AheadWindow;
 use crate::catalog::{Locking, Organization, Partition};
 use crate::engine::Core;
 use crate::mvcc::{ReadView, appended_in, rest};
-use crate::second_level::design::Pattern;
+use crate::statistics::FoundIn;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
 use std::rc::Rc;
@@ -77,24 +77,12 @@ impl Transaction {
             let partition = found.name.clone();
             return Err(Error::TooLarge { what: "a record", found: record.len(), limit, partition });
         }
-        let (rules, mut place, mut missed) = ((found.locking, blocking_factor), None, false);
+        let (rules, mut place, mut from) = ((found.locking, blocking_factor), None, FoundIn::default());
+        let engine = self.engine.clone();
         loop {
-            let step = match self.try_append(partition, record, rules, &mut place) {
-                Ok(step) => step,
-                Err(need) => {
-                    let engine = self.engine.clone();
-                    let attempt = || self.try_append(partition, record, rules, &mut place);
-                    let (step, fetched) = engine.core.resolve(need, Pattern::Random, attempt).await?;
-                    missed |= fetched;
-                    step
-                }
-            };
-            match step {
+            let append = || self.try_append(partition, record, rules, &mut place);
+            match engine.core.resolve_step(partition, &mut from, LockStep::is_done, append).await? {
                 LockStep::Done(position) => {
-                    let core = &self.engine.core;
-                    // A page that was read ahead was missed all the same.
-                    missed |= position.slot == 0 && core.with_end(partition, |end| end.was_read_for(position));
-                    core.statistics.count_reference(usize::from(partition.0), !missed);
                     self.trace_access(position.page, position.slot, true);
                     return Ok(position);
                 }
@@ -181,11 +169,11 @@ impl Transaction {
         if let Some(read_view) = read_view {
             return self.scan_appended_past(read_view, partition, count, look).await;
         }
-        let mut read_ahead = AheadWindow::default();
+        let (mut read_ahead, mut from) = (AheadWindow::default(), FoundIn::default());
         for number in 1..count {
-            let page = PageId::new(partition, number);
-            let share = engine.core.resolve_share(partition, (false, false), || engine.core.appended_slots(page));
-            let (slots, missed) = share.await?;
+            let (page, place) = (PageId::new(partition, number), (partition, &mut from));
+            let share = || engine.core.appended_slots(page);
+            let (slots, missed) = engine.core.resolve_share(place, (false, false), |_| true, share).await?;
             read_ahead.go_on(&engine.core.buffer, (page, missed), count);
             self.trace_access(page, 0, false);
             for slot in 0..slots {

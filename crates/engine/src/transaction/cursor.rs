@@ -10,6 +10,7 @@ use super::Transaction;
 use crate::buffer::{AheadWindow, Pool};
 use crate::engine::Engine;
 use crate::mvcc::{ReadView, read_at, rest};
+use crate::statistics::FoundIn;
 use crate::version::{Reconstruction, View};
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId, TransactionId};
@@ -233,6 +234,12 @@ enum LeafStep {
     Blocked(Resource),
 }
 
+impl LeafStep {
+    fn is_read(&self) -> bool {
+        matches!(self, LeafStep::Read(_))
+    }
+}
+
 pub(super) fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     match bound {
         Bound::Included(key) => Bound::Included(key),
@@ -388,6 +395,7 @@ impl Transaction {
         if !self.resume(cursor)? {
             return Ok(None);
         }
+        let mut from = FoundIn::default();
         loop {
             if let Some((key, past)) = cursor.ready.pop_front() {
                 cursor.is_lost = true;
@@ -412,10 +420,10 @@ impl Transaction {
             let is_first = self.refer_to_leaf(cursor).await?;
             let engine = self.engine.clone();
             let (step, missed) = if cursor.read_view.is_some() {
-                self.read_past_leaf(cursor, is_first).await?
+                self.read_past_leaf(cursor, &mut from, is_first).await?
             } else {
-                let read = || self.read_leaf(cursor);
-                engine.core.resolve_share(cursor.partition, (is_within_leaf, is_first), read).await?
+                let (place, read) = ((cursor.partition, &mut from), || self.read_leaf(cursor));
+                engine.core.resolve_share(place, (is_within_leaf, is_first), LeafStep::is_read, read).await?
             };
             match step {
                 LeafStep::Read(share) => {
@@ -445,7 +453,12 @@ impl Transaction {
 
     /// Reads what a view sees of the next leaf's share: no transaction waits for a long reader, so it yields first unless this
     /// is its first leaf.
-    async fn read_past_leaf(&mut self, cursor: &Cursor, is_first: bool) -> Result<(LeafStep, bool)> {
+    async fn read_past_leaf(
+        &mut self,
+        cursor: &Cursor,
+        from: &mut FoundIn,
+        is_first: bool,
+    ) -> Result<(LeafStep, bool)> {
         let (engine, pace) = (self.engine.clone(), self.pace());
         if !is_first {
             rest(&engine, &pace).await;
@@ -455,7 +468,8 @@ impl Transaction {
             blocked @ LeafStep::Blocked(_) => Ok(blocked),
         };
         let read = || engine.versions.step_of(&pace, &mut read);
-        engine.core.resolve_share(cursor.partition, (cursor.is_within_leaf, is_first), read).await
+        let place = (cursor.partition, from);
+        engine.core.resolve_share(place, (cursor.is_within_leaf, is_first), LeafStep::is_read, read).await
     }
 
     /// The value of a record that was read; `None` if a view sees none there after all.

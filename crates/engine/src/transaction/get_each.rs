@@ -100,9 +100,10 @@ impl Transaction {
         self.mark_not_replayable()?;
         let (engine, mut look) = (self.engine.clone(), Some(look));
         let core = &engine.core;
+        core.begin_reference();
         let seen = match show(core, partition, (key, leaf), &mut look) {
             Ok(seen) => {
-                core.statistics.count_reference(usize::from(partition.0), true);
+                core.count_reference(partition);
                 seen
             }
             Err(need) => {

@@ -5,6 +5,7 @@ use super::Transaction;
 use super::records::LockStep;
 use crate::Result;
 use crate::engine::Keyed;
+use crate::statistics::FoundIn;
 use base::{PageId, PartitionId};
 use structures::key_hash;
 use structures::lock::Mode;
@@ -68,11 +69,11 @@ impl Transaction {
         self.give_up_loose();
         stored.clear();
         stored::store_here(value, stored);
-        let (engine, tree) = (self.engine.clone(), (partition, found.locks_records));
+        let (engine, tree, mut from) = (self.engine.clone(), (partition, found.locks_records), FoundIn::default());
         loop {
             // What an attempt lacks is waited for: the leaf is not known any more then.
             let write = || self.try_write(tree, (key, near.take()), stored, false);
-            match engine.core.resolve_access(partition, write).await? {
+            match engine.core.resolve_step(partition, &mut from, LockStep::is_done, write).await? {
                 LockStep::Done(leaf) => {
                     self.trace_key_access(partition, key, leaf.is_some());
                     return if leaf.is_some() { Ok(leaf) } else { Err(self.duplicate(partition)) };

@@ -167,8 +167,9 @@ impl Transaction {
         if !self.state.wrote {
             admit_change(&self.engine, &self.state)?;
         }
+        self.engine.core.begin_reference();
         let answer = try_modify(&self.engine, &mut self.state, partition, (key, leaf), change)?;
-        self.engine.core.statistics.count_reference(usize::from(partition.0), true);
+        self.engine.core.count_reference(partition);
         self.trace_key_access(partition, key, true);
         Ok(AtOnce::Done(answer))
     }

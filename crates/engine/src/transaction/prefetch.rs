@@ -16,7 +16,7 @@ impl Transaction {
     /// Brings the records of these keys near that are about to be referred to, all at once: pages that are not in the buffer are
     /// read side by side, and what is in memory comes into the processor's cache. One record after the other, each would wait
     /// for its own. A hint: it takes no locks, and changes no answer. A page that cannot be read is an error once it is used; one
-    /// that was read here is no miss of the reference to it.
+    /// that was read here is charged to the first reference that uses it (see [`References`](crate::statistics::References)).
     ///
     /// ```
     /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }

@@ -10,6 +10,7 @@ use super::update::update;
 use crate::catalog::Partition;
 use crate::engine::{Core, Keyed, KeyedPartition};
 use crate::locks::Ungranted;
+use crate::statistics::FoundIn;
 use crate::{Error, Need, Result};
 use base::{PageId, PartitionId};
 use std::rc::Rc;
@@ -47,6 +48,12 @@ pub(super) enum LockStep<T> {
     Done(T),
     /// This must be locked in this mode first; then the step is tried again.
     Wait(Resource, Mode),
+}
+
+impl<T> LockStep<T> {
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self, LockStep::Done(_))
+    }
 }
 
 impl Transaction {
@@ -287,9 +294,10 @@ impl Transaction {
         }
         let mut stored = Vec::new();
         self.store(partition, key, value, &mut stored).await?;
+        let mut found = FoundIn::default();
         loop {
             let write = || self.try_write((partition, locks_records), (key, None), &stored, replace);
-            match engine.core.resolve_access(partition, write).await? {
+            match engine.core.resolve_step(partition, &mut found, LockStep::is_done, write).await? {
                 LockStep::Done(leaf) => {
                     self.trace_key_access(partition, key, leaf.is_some());
                     return Ok(leaf.is_some());

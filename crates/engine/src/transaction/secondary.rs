@@ -11,6 +11,7 @@ use crate::catalog::{EntryRange, Locking, Partition, SecondaryIndex};
 use crate::engine::resolve_refusal;
 use crate::locks::Locks;
 use crate::mvcc::{ReadView, rest};
+use crate::statistics::FoundIn;
 use crate::version::{IndexEntry, Rest, View};
 use crate::{Error, Result};
 use base::PartitionId;
@@ -126,7 +127,7 @@ impl Transaction {
                 TypedStep::Met(LockStep::Done(None)) => return Ok(()),
                 TypedStep::Met(LockStep::Done(Some(entry))) => {
                     self.engine.core.executor.charge_value(value.len());
-                    self.engine.core.statistics.count_reference(usize::from(partition.0), true);
+                    self.engine.core.statistics.count_reference(usize::from(partition.0), FoundIn::Memory);
                     if !look(&entry.1, &value) {
                         return Ok(());
                     }
@@ -241,7 +242,7 @@ impl Transaction {
                 TypedStep::Met(LockStep::Done(written)) => {
                     self.keep_set_changes();
                     self.engine.core.executor.charge_value(value.map_or(0, <[u8]>::len));
-                    self.engine.core.statistics.count_reference(usize::from(found.id), true);
+                    self.engine.core.statistics.count_reference(usize::from(found.id), FoundIn::Memory);
                     return Ok(written);
                 }
             }
@@ -309,7 +310,7 @@ impl Transaction {
                 TypedStep::Met(LockStep::Done(number)) => {
                     self.keep_set_changes();
                     self.engine.core.executor.charge_value(value.len());
-                    self.engine.core.statistics.count_reference(usize::from(found.id), true);
+                    self.engine.core.statistics.count_reference(usize::from(found.id), FoundIn::Memory);
                     return Ok(number);
                 }
             }

@@ -6,6 +6,7 @@ use super::secondary::check_since;
 use crate::catalog::{EntryRange, Organization};
 use crate::engine::set_returned;
 use crate::mvcc::{SetPortion, index_portion_at, portion_at, scan_set_at};
+use crate::statistics::FoundIn;
 use crate::version::Rest;
 use crate::{Error, Result};
 use base::PartitionId;
@@ -228,7 +229,7 @@ impl Transaction {
         self.keep_set_changes();
         // No task comes between the steps of an answer, so that this lock is in no table.
         self.engine.core.executor.charge(Work::LockPair);
-        self.engine.core.statistics.count_reference(usize::from(partition.0), true);
+        self.engine.core.statistics.count_reference(usize::from(partition.0), FoundIn::Memory);
         Ok(answer)
     }
 }

@@ -6,6 +6,7 @@ use crate::lease::{LEASE_NS, Term};
 use crate::message::{Answer, ClientId, Former, HELLO_MAX, MessageError, Request, Secret, ToServer};
 use crate::outbox::{Outbox, TO_CLIENT_MAX};
 use crate::server::{Joined, Newcomer};
+use base::PartitionId;
 use base::time::SECOND_NS;
 use engine::Internals;
 use std::cell::Cell;
@@ -111,6 +112,10 @@ impl ServerNode {
             _ => return Ok(None),
         };
         let access = self.access(peer.name.as_deref());
+        if self.grants.borrow().is_some() {
+            let named = self.database.partitions().into_iter().map(|found| (PartitionId(found.id), found.name.clone()));
+            self.protocol.borrow_mut().name_partitions(named);
+        }
         let newcomer = Newcomer { address, name: peer.name, access };
         if let Some(reason) = self.mistake(page_size as usize, (&newcomer, peer.is_local)) {
             outbox.push(&Answer::Refusal { reason });

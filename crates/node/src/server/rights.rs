@@ -7,7 +7,7 @@
 use super::{Action, Server};
 use crate::grants::{Access, Right};
 use crate::message::{Answer, ClientId, Copy, HELLO_MAX, SIZE_MAX, Transaction};
-use base::PageId;
+use base::{PageId, PartitionId};
 use engine::canary::{self, Canary};
 use std::net::SocketAddr;
 
@@ -42,7 +42,21 @@ impl Server {
     pub(super) fn note_denial(&mut self, client: ClientId, page: PageId, right: Right) -> String {
         self.counts.denials += 1;
         let name = self.clients.get(&client).and_then(|joined| joined.name.as_deref()).unwrap_or_default();
-        format!("node '{name}' may not {} {page}: the server's grants would have to name its partition", right.name())
+        let right = right.name();
+        match self.partition_names.get(&page.partition) {
+            Some(partition) => format!(
+                "node '{name}' may not {right} partition '{partition}' (page {}): the server's grants would have to name it",
+                page.number
+            ),
+            None => {
+                format!("node '{name}' may not {right} {page}: the server's grants would have to name its partition")
+            }
+        }
+    }
+
+    /// From now on denials call partitions by these names.
+    pub fn name_partitions(&mut self, names: impl IntoIterator<Item = (PartitionId, String)>) {
+        self.partition_names = names.into_iter().collect();
     }
 
     /// Says that a request is denied, if it is: of a page's copy, or of a transaction's write lock.

@@ -61,11 +61,6 @@ impl End {
     pub fn note_read_ahead(&mut self, page: PageId) {
         self.read_ahead = self.read_ahead.max(page.number);
     }
-
-    /// Whether a page was read ahead for the record that is the first there.
-    pub fn was_read_for(&self, position: Position) -> bool {
-        position.slot == 0 && position.page.number <= self.read_ahead
-    }
 }
 
 /// The places at the end of a partition whose pages take a fixed number of records: how many are given out. This is known in

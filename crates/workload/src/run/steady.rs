@@ -92,7 +92,7 @@ impl Steady {
 
 impl<W: Workload> Shared<W> {
     fn misses(&self) -> u64 {
-        self.database.statistics().references().iter().map(|seen| seen.misses).sum()
+        self.database.statistics().references().iter().map(|seen| seen.misses()).sum()
     }
 
     /// Warms up, once or for as long as the watch asks for. A workload of which so much is measured as there is has one warm-up.

@@ -278,6 +278,10 @@ fn tier(document: &Document, file: &[u8], superblock: &Found) -> Outcome {
     same("tier.page_size", view.number("page_size")?, PAGE as u64)?;
     let end = view.offset("checksum");
     same("tier.checksum", view.number("checksum")?, u64::from(checksum(&file[..end])))?;
+    same("tier.database", Some(&view.number("database")?.to_string()), superblock.get("identity"))?;
+    let database = view.offset("database");
+    let sum = u64::from(checksum(&file[database..database + 8]));
+    same("tier.database_checksum", view.number("database_checksum")?, sum)?;
     same("the rest of the header", view.bytes("zeros")?.iter().all(|byte| *byte == 0), true)?;
     let slots = files::CACHE_PAGES as usize * PAGE;
     same("the second header", &file[header + slots..header + slots + header], &file[..header])?;

@@ -1,6 +1,7 @@
 //! Showing the records of a range where they are, without copying them.
 
 use super::{Cursor, SHARE_GROWTH};
+use crate::statistics::FoundIn;
 use crate::transaction::Transaction;
 use crate::{Need, Result};
 use structures::lock::{Mode, Resource};
@@ -32,7 +33,7 @@ impl Transaction {
         if !self.resume(cursor)? {
             return Ok(Looked::Enough);
         }
-        let engine = self.engine.clone();
+        let (engine, mut from) = (self.engine.clone(), FoundIn::default());
         loop {
             if cursor.from.is_none() {
                 cursor.ended = true;
@@ -43,8 +44,8 @@ impl Transaction {
             }
             let is_within_leaf = cursor.is_within_leaf;
             let place = (is_within_leaf, self.refer_to_leaf(cursor).await?);
-            let (partition, step) = (cursor.partition, || self.look_at_leaf(cursor, look));
-            let (step, missed) = engine.core.resolve_share(partition, place, step).await?;
+            let (of, step) = ((cursor.partition, &mut from), || self.look_at_leaf(cursor, look));
+            let (step, missed) = engine.core.resolve_share(of, place, Result::is_ok, step).await?;
             match step {
                 Ok(looked) => {
                     if !is_within_leaf && matches!(looked, Looked::Share) {

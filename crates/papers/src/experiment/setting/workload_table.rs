@@ -134,7 +134,8 @@ pub(super) fn work(table: &Table, sources: &Sources<'_>) -> Result<Work, Experim
         }
         "join" => {
             only(&["rows", "row_size", "memory", "method"])?;
-            let operation = match table.get("method").and_then(Value::as_str) {
+            // Without it as `entresol bench join` does.
+            let operation = match table.get("method").map_or(Some("hash"), Value::as_str) {
                 Some("hash") => Operation::HashJoin,
                 Some("sort-merge") => Operation::SortMergeJoin,
                 other => {
