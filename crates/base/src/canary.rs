@@ -18,7 +18,8 @@ macro_rules! canaries {
 
 impl Canary {
     /// Whether torture cannot find it: it is in what devices without room refuse, in loads that come to nothing, in compactions,
-    /// in pages that cannot be read, in changes of a record that hardly meet, or in what follows from how long a read of a page takes.
+    /// in pages that cannot be read, in changes of a record that hardly meet, in commits that a reader without locks hardly meets, or in what
+    /// follows from how long a read of a page takes.
     pub fn is_beyond_torture(self) -> bool {
         self as usize >= Canary::UnpreparedLog as usize && !self.is_between_nodes()
     }
@@ -92,8 +93,6 @@ canaries! {
     ShortRange,
     /// A record is read by its key without a lock.
     UnlockedRead,
-    /// What was read where there are no locks is told before it is durable.
-    UnlockedSight,
     /// A record is added behind the end up to which a serializable transaction has read.
     PassedEnd,
     /// A transaction at snapshot level changes what others have changed since its moment.
@@ -241,6 +240,8 @@ canaries! {
     LongGoneRedo,
     /// A durable write counts as done although another one of its file has failed while it was under way.
     BelievedBeside,
+    /// What was read where there are no locks is told before it is durable.
+    UnlockedSight,
     /// A reader takes a change that was left out for covered by a version of a later one of the same transaction.
     LateCover,
     /// A page server serves while its database goes on undoing what an opening has left.

@@ -39,8 +39,8 @@ pub fn table(header: &[&str], left: usize, rows: impl IntoIterator<Item = Vec<St
 /// How wide each column has to be at least so that nothing is broken that need not be; `None` if the words have no room.
 fn widths_min(header: &[&str], left: usize, rows: &[Vec<String>]) -> Option<Vec<usize>> {
     let longest = |text: &str| text.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(0);
-    let widths = |keeps_numbers: bool| -> Vec<usize> {
-        let of = |index: usize, text: &str| match keeps_numbers && index >= left {
+    let widths = |first_whole: usize| -> Vec<usize> {
+        let of = |index: usize, text: &str| match index >= first_whole {
             true => text.chars().count(),
             false => longest(text),
         };
@@ -50,7 +50,8 @@ fn widths_min(header: &[&str], left: usize, rows: &[Vec<String>]) -> Option<Vec<
         header.iter().enumerate().map(widest).collect()
     };
     let has_room = |widths: &Vec<usize>| widths.iter().sum::<usize>() + GAP * widths.len() <= usize::from(WIDTH);
-    [widths(true), widths(false)].into_iter().find(has_room)
+    // All cells but those of the header, those that hold numbers, none.
+    [widths(0), widths(left), widths(usize::MAX)].into_iter().find(has_room)
 }
 
 /// What is said of one thing: its name, a value, and more in words.

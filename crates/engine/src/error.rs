@@ -407,9 +407,7 @@ pub enum Error {
     /// A tier's file is another one's: of another database, or of another time of this one.
     #[error("{detail}")]
     ForeignTier {
-        /// Which tier the file would be.
-        tier: &'static str,
-        /// Its device.
+        /// The tier's device.
         device: String,
         /// The identity of the database that has made the file; `None` if that is this one, or if an earlier release has made it.
         database: Option<u64>,

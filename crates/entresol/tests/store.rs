@@ -387,6 +387,7 @@ fn every_replacement_policy_serves_a_database_larger_than_memory() {
 #[test]
 fn what_is_said_of_partitions_that_exist_is_followed_or_refused_by_its_key() {
     let directory = scratch();
+    std::fs::create_dir(directory.path().join("elsewhere")).expect("a directory");
     let open = |partitions: &str| {
         let text = format!("[buffer]\nsize = \"1 MiB\"\n[log]\nsize = \"4 MiB\"\n{partitions}");
         Opening::new(directory.path(), Configuration::parse(&text).expect("right")).open()

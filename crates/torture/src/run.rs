@@ -18,7 +18,7 @@ use crate::{
 };
 use base::Random;
 use base::time::{MILLISECOND_NS, SECOND_NS};
-use driver::Halt;
+use driver::{Halt, Op};
 use engine::canary::{self, Canary};
 use engine::log::{Acknowledged, Log};
 use engine::server::{self, TransactionServer};
@@ -378,7 +378,21 @@ async fn open_or_do_without(context: &RunContext, settings: &Settings) -> Result
             opened => return opened,
         }
     }
-    Database::open(&context.executor, settings.clone(), "torture").await
+    open_beside_leftovers(context, settings).await
+}
+
+/// Opens the database. A creation that was cut off may have left a cache's file, which names a database that never was: who runs this one takes
+/// it away.
+async fn open_beside_leftovers(context: &RunContext, settings: &Settings) -> Result<Database> {
+    let executor = &context.executor;
+    let (device, detail) = match Database::open(executor, settings.clone(), "torture").await {
+        Err(Error::ForeignTier { is_wanted: false, device, detail, .. }) => (device, detail),
+        opened => return opened,
+    };
+    let name = detail.split('\'').nth(1).expect("it names the file").to_owned();
+    let device = executor.device(&device).expect("the file is there");
+    executor.perform(Op::Remove { device, name }).await.result?;
+    Database::open(executor, settings.clone(), "torture").await
 }
 
 /// Creates and loads what is missing; false if the run is over.

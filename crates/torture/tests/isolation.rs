@@ -104,12 +104,6 @@ fn a_record_that_is_added_behind_what_was_scanned_is_found() {
 }
 
 #[test]
-fn what_was_seen_without_locks_and_told_too_early_is_found() {
-    let suits = |drawn: &Contention| drawn.takes_turns;
-    first_failure(Canary::UnlockedSight, 100, suits);
-}
-
-#[test]
 fn a_place_in_a_unique_index_that_is_looked_at_without_a_lock_is_found() {
     let suits = |drawn: &Contention| drawn.stores.contains(&Store::Unique) && !drawn.unique_in_tree;
     let failure = first_failure(Canary::UnlockedPlace, 100, suits);

@@ -22,7 +22,7 @@ fn counts(warm_up: u64) -> Vec<(&'static str, f64)> {
         let plan = Plan { load: Load::Closed { clients: 1 }, warm_up, measure, seed: 1 };
         let of_each = |measured: Measured| {
             let (locks, log) = (database.locks().statistics(), database.log().statistics());
-            let references: u64 = database.statistics().references().iter().map(|seen| seen.hits + seen.misses).sum();
+            let references: u64 = database.statistics().references().iter().map(|seen| seen.hits + seen.misses()).sum();
             let completed: u64 = database.executor().whole().stations().iter().map(|station| station.completed).sum();
             let counts = [
                 ("lock requests", locks.requests),

@@ -56,7 +56,7 @@ fn hits(trace: &Trace, frames: usize, pages: u32, clients: u32) -> (u64, u64) {
         let tiers = database.buffer().tiers().expect("there is one");
         tiers.check().expect("consistent");
         let seen = database.statistics().references()[0];
-        assert_eq!(seen.hits + seen.misses, trace.len() as u64);
+        assert_eq!(seen.hits + seen.misses(), trace.len() as u64);
         Ok((seen.hits, tiers.cache.as_ref().expect("there is one").statistics.reads.get()))
     };
     let hits = executor.run(replay()).expect("the machine goes on").expect("the replay succeeds");

@@ -196,7 +196,7 @@ mod tests {
         let survey = Survey { nodes: vec![node(3, true), node(4, false)], page: Some(page), ..Survey::default() };
         let answer = |question: NodesQuestion, json| question.answer(&survey, json).expect("it can be shown");
         let nodes = answer(NodesQuestion::Nodes, false);
-        assert!(nodes.starts_with("1 nodes,") && nodes.contains("gone") && nodes.contains("without end"), "{nodes}");
+        assert!(nodes.starts_with("1 node,") && nodes.contains("gone") && nodes.contains("without end"), "{nodes}");
         let holders = || NodesQuestion::Holders("account".to_owned(), 0);
         let shown = answer(holders(), true);
         assert!(shown.contains("\"transaction\":null") && shown.contains("\"transaction\":9"), "{shown}");

@@ -11,6 +11,7 @@ use crate::statistics::{Event, add};
 use base::Lsn;
 use base::time::SECOND_NS;
 use std::pin::pin;
+use std::rc::Rc;
 
 /// How long a checkpoint waits for what is left of redo before it writes other pages, in nanoseconds.
 const REDO_NS: u64 = 10 * SECOND_NS;
@@ -69,7 +70,9 @@ async fn write_pages_back(engine: &Engine, extent: CheckpointExtent) -> Result<R
 /// Makes what the restart has left of redo. Where that takes long, others' pages are written meanwhile.
 async fn redo_rest(engine: &Engine, extent: CheckpointExtent) -> Result<()> {
     let Engine { core, .. } = engine;
-    let mut redoing = pin!(core.buffer.redo_rest());
+    let buffer = Rc::clone(&core.buffer);
+    // A task of its own, for it goes on while those are written, and others wait for what it has begun.
+    let mut redoing = pin!(core.executor.spawn(async move { buffer.redo_rest().await }).join());
     loop {
         if let Some(redone) = core.executor.within(REDO_NS, redoing.as_mut()).await {
             return redone;

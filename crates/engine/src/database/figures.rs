@@ -401,6 +401,6 @@ mod tests {
             assert_eq!(sample.split('{').next(), Some(&expected[..]));
             assert!(value.parse::<f64>().is_ok_and(|value| value >= 0.0), "{line}");
         }
-        assert_eq!(families.len(), 34);
+        assert_eq!(families.len(), 38);
     }
 }

@@ -96,7 +96,7 @@ impl TierRecord {
     /// The error that a file is there which is another one's.
     fn foreign(&self, database: Option<u64>, is_wanted: bool) -> Error {
         let detail = foreign_tier(self.kind, &self.device, database, is_wanted);
-        Error::ForeignTier { tier: self.kind.name(), device: self.device.clone(), database, is_wanted, detail }
+        Error::ForeignTier { device: self.device.clone(), database, is_wanted, detail }
     }
 
     fn bytes(&self, page_size: usize) -> Vec<u8> {

@@ -15,7 +15,7 @@ use structures::lock::{Mode, Resource};
 use structures::organization::append::Position;
 use structures::set::Refusal;
 
-/// Others run when a scan has come past so many numbers, a power of two.
+/// Others run when a scan has come past this number of arrivals, a power of two.
 const STEP_NUMBERS: u64 = 1_024;
 
 impl Transaction {

@@ -414,7 +414,7 @@ impl Transaction {
                 return Ok(None);
             }
             if !cursor.locks && cursor.read_view.is_none() {
-                self.state.depend_on(self.engine.versions.present());
+                self.note_unlocked();
             }
             let is_within_leaf = cursor.is_within_leaf;
             let is_first = self.refer_to_leaf(cursor).await?;

@@ -182,6 +182,14 @@ impl Transaction {
         self.state.saw_unlocked.set(!canary::is_planted(Canary::UnlockedSight));
     }
 
+    /// Waits until what partitions without locks have shown is durable.
+    pub(super) async fn confirm_unlocked(&self) -> Result<()> {
+        if self.state.saw_unlocked.replace(false) {
+            self.engine.core.confirm_reads(self.engine.versions.present()).await?;
+        }
+        Ok(())
+    }
+
     /// Before a partition without locks is used: asks that nothing of it is left to be undone. Returns what has to be waited for.
     #[inline]
     pub(super) fn before_unlocked(&mut self, partition: PartitionId) -> Option<(Resource, Ungranted)> {

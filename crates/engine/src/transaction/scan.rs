@@ -36,12 +36,23 @@ pub struct Scan<'a> {
     transaction: &'a mut Transaction,
     cursor: Cursor,
     row: Option<(Vec<u8>, Vec<u8>)>,
+    /// Whether a snapshot is read, which ends with no answer of its own.
+    is_of_snapshot: bool,
 }
 
 impl<'a> Scan<'a> {
     /// What `cursor` of this transaction shows.
     pub fn new(transaction: &'a mut Transaction, cursor: Cursor) -> Scan<'a> {
-        Scan { transaction, cursor, row: None }
+        Scan { transaction, cursor, row: None, is_of_snapshot: false }
+    }
+
+    /// What it shows is durable when it is shown.
+    pub(super) fn of_snapshot(self) -> Scan<'a> {
+        Scan { is_of_snapshot: true, ..self }
+    }
+
+    async fn confirm(&self) -> Result<()> {
+        if self.is_of_snapshot { self.transaction.confirm_unlocked().await } else { Ok(()) }
     }
 
     /// The next record, key and value; `None` at the end of the range.
@@ -49,13 +60,15 @@ impl<'a> Scan<'a> {
     /// # Errors
     /// Those of [`Transaction::next`].
     pub async fn next(&mut self) -> Result<Option<KeyValue>> {
-        self.transaction.next(&mut self.cursor).await
+        let record = self.transaction.next(&mut self.cursor).await?;
+        self.confirm().await?;
+        Ok(record)
     }
 
     /// The records as a stream, which holds the transaction as this does. It has the methods of the `futures` crates; an error ends it.
     pub fn into_stream(self) -> RecordStream<'a> {
-        let Scan { transaction, mut cursor, .. } = self;
-        RecordStream::new(async move || transaction.next(&mut cursor).await)
+        let mut scan = self;
+        RecordStream::new(async move || scan.next().await)
     }
 
     /// The next `count` records, or those that are left.
@@ -79,10 +92,10 @@ impl<'a> Scan<'a> {
         loop {
             match self.transaction.look_at_share(&mut self.cursor, &mut look).await? {
                 Looked::Share => {}
-                Looked::Enough => return Ok(()),
+                Looked::Enough => return self.confirm().await,
                 Looked::Before => match self.next().await? {
                     Some((key, value)) if look(&key, &value) => {}
-                    _ => return Ok(()),
+                    _ => return self.confirm().await,
                 },
             }
         }
@@ -91,7 +104,7 @@ impl<'a> Scan<'a> {
 
 impl Rows for Scan<'_> {
     async fn next(&mut self) -> Result<Option<Row<'_>>> {
-        self.row = self.transaction.next(&mut self.cursor).await?;
+        self.row = Scan::next(self).await?;
         Ok(self.row.as_ref().map(|(key, value)| Row::new(key, value)))
     }
 }

@@ -15,7 +15,7 @@ use structures::set::FieldValue;
 
 /// The database as it was at one moment: all that was committed by then, and nothing else. Reading it takes no locks, waits for
 /// no transaction and keeps none waiting; as long as it is held, versions of what is changed are kept for it
-/// ([`crate::Database::versions`]).
+/// ([`crate::Database::versions`]). Of b-trees and objects without locks there are no versions: it shows their present, once that is durable.
 ///
 /// ```
 /// # mod ground { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/ground/database.rs")); }
@@ -63,7 +63,9 @@ impl Snapshot {
     /// # Errors
     /// As there, without [`crate::Error::Deadlock`].
     pub async fn get(&mut self, partition: PartitionId, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.0.get(partition, key).await
+        let found = self.0.get(partition, key).await?;
+        self.0.confirm_unlocked().await?;
+        Ok(found)
     }
 
     /// As [`Transaction::cursor`].
@@ -110,7 +112,7 @@ impl Snapshot {
     /// # });
     /// ```
     pub fn scan(&mut self, partition: PartitionId, range: impl KeyRange, direction: Direction) -> Scan<'_> {
-        self.0.scan(partition, range, direction)
+        self.0.scan(partition, range, direction).of_snapshot()
     }
 
     /// As [`Transaction::next`].
@@ -118,7 +120,9 @@ impl Snapshot {
     /// # Errors
     /// As there, without [`crate::Error::Deadlock`].
     pub async fn next(&mut self, cursor: &mut Cursor) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
-        self.0.next(cursor).await
+        let found = self.0.next(cursor).await?;
+        self.0.confirm_unlocked().await?;
+        Ok(found)
     }
 
     /// As [`Transaction::sort`].
@@ -131,7 +135,9 @@ impl Snapshot {
         make: impl FnMut(&[u8], &[u8]) -> (Vec<u8>, Vec<u8>),
         memory: u64,
     ) -> Result<Sorted> {
-        self.0.sort(cursor, make, memory).await
+        let found = self.0.sort(cursor, make, memory).await?;
+        self.0.confirm_unlocked().await?;
+        Ok(found)
     }
 
     /// As [`Transaction::join`], of two ranges as they were at one moment.
@@ -173,7 +179,9 @@ impl Snapshot {
         settings: JoinSettings,
         take: impl AsyncFnMut(Joined<'_>) -> Result<()>,
     ) -> Result<JoinReport> {
-        self.0.join(left, right, settings, take).await
+        let found = self.0.join(left, right, settings, take).await?;
+        self.0.confirm_unlocked().await?;
+        Ok(found)
     }
 
     /// As [`Transaction::read_object`].
@@ -186,7 +194,9 @@ impl Snapshot {
         number: u64,
         look: impl FnOnce(&[u8]) -> R,
     ) -> Result<R> {
-        self.0.read_object(partition, number, look).await
+        let found = self.0.read_object(partition, number, look).await?;
+        self.0.confirm_unlocked().await?;
+        Ok(found)
     }
 
     /// As [`Transaction::scan_appended`].
@@ -198,7 +208,8 @@ impl Snapshot {
         partition: PartitionId,
         look: impl FnMut(Position, &[u8]) -> bool,
     ) -> Result<()> {
-        self.0.scan_appended(partition, look).await
+        self.0.scan_appended(partition, look).await?;
+        self.0.confirm_unlocked().await
     }
 
     /// Shows every record of a set to `look`, in no particular order, until that returns false.
@@ -248,6 +259,7 @@ impl Snapshot {
         direction: Direction,
         look: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        self.0.range(partition, secondary, bounds, direction, look).await
+        self.0.range(partition, secondary, bounds, direction, look).await?;
+        self.0.confirm_unlocked().await
     }
 }

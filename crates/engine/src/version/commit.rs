@@ -22,8 +22,8 @@ impl Versions {
         self.commits += 1;
         self.is_lazy = self.commits > self.settings.lazy_commits && self.readers == 0 && !self.keeps_all();
         if self.own.get(owner).is_none_or(Own::is_untouched) {
-            if self.keeps_all() {
-                self.forget_moments(now);
+            if self.keeps_all() && self.forget_moments(now) > self.horizon {
+                self.purge(now);
             }
             return;
         }

@@ -242,16 +242,12 @@ impl VersionStore {
                 }
                 let first = own.update_left_out.take();
                 // A version kept since then of all of a record looks as if it covered a change before it that was left out.
-                if first.or(first_of_sets).is_some() {
+                if !canary::is_planted(Canary::LateCover) && first.or(first_of_sets).is_some() {
                     versions.forget_own_from(owner, first.unwrap_or(usize::MAX), first_of_sets.unwrap_or(usize::MAX));
                 }
                 first
             };
             if let Some(first) = first {
-                // A version kept since then of all of a record looks as if it covered a change before it that was left out.
-                if !canary::is_planted(Canary::LateCover) {
-                    self.versions.borrow_mut().forget_updates_from(owner, first);
-                }
                 for (number, stored) in list.borrow().iter().enumerate().skip(first) {
                     self.keep_undo(records, owner, number, &UndoList::decode(stored));
                 }

@@ -195,6 +195,45 @@ async fn see(tx: &mut Transaction, [tree, objects, heap, arrivals]: [PartitionId
     })
 }
 
+/// A snapshot ends without an answer of its own: what it shows of the present is durable when it is shown.
+#[test]
+fn a_snapshot_shows_the_present_of_what_has_no_locks_once_that_is_durable() {
+    run(Procedures::new(), async |database, _| {
+        let [tree, objects, ..] = without_locks(database).await?;
+        for way in 0..5 {
+            let value = way + 1;
+            let mut snapshot = database.snapshot().await?;
+            let change = async move |tx: &mut Transaction| {
+                tx.put(tree, b"old", &[value]).await?;
+                tx.modify_object(objects, 3, |object| object[0] = value).await
+            };
+            let committed = commit_meanwhile(database, change).await;
+            let depends_on = database.log().end();
+            let mut seen = 0;
+            match way {
+                0 => seen = snapshot.get(tree, b"old").await?.expect("it is there")[0],
+                1 => {
+                    let mut cursor = snapshot.cursor(tree, Bound::Unbounded, Bound::Unbounded, Direction::Forward);
+                    seen = snapshot.next(&mut cursor).await?.expect("it is there").1[0];
+                }
+                2 => seen = snapshot.scan(tree, .., Direction::Forward).take(1).await?[0].1[0],
+                3 => {
+                    let look = |_: &[u8], record: &[u8]| {
+                        seen = record[0];
+                        true
+                    };
+                    snapshot.scan(tree, .., Direction::Backward).look(look).await?;
+                }
+                _ => seen = snapshot.read_object(objects, 3, |object| object[0]).await?,
+            }
+            assert_eq!(seen, value, "way {way}");
+            assert!(database.log().durable() >= depends_on, "way {way}: it was shown before that is durable");
+            committed.join().await?;
+        }
+        Ok(())
+    });
+}
+
 /// Where nothing is locked, nothing tells whose updates were read.
 #[test]
 fn what_was_seen_without_locks_is_told_when_the_commits_are_durable_that_it_may_show() {

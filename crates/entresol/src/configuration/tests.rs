@@ -390,7 +390,7 @@ fn messages_show_the_line_and_what_is_allowed() {
         ),
         (
             "buffer.size = \"64 Kilo\"",
-            "house.toml:1:15: 'size' cannot be read: '64 Kilo' is not a size; write a number with B, KiB, MiB, GiB or \
+            "house.toml:1:15: 'size' cannot be read: '64 Kilo' is not a size; write a number with B, KiB, MiB, GiB, \
              TiB or PiB (or kB, MB, GB, TB, PB), such as \"64 KiB\"\n  |\n1 | buffer.size = \"64 Kilo\"\n  |               ^^^^^^^^^\n  \
              = allowed: a size from \"128 KiB\" to \"16 TiB\": 16 pages or more",
         ),

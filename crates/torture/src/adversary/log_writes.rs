@@ -12,7 +12,9 @@ const MAGIC: (Range<usize>, [u8; 2]) = (4..6, 0x4c45_u16.to_le_bytes());
 pub fn pages_of(bytes: &[u8]) -> Option<Range<u64>> {
     let is_page = bytes.get(MAGIC.0)? == MAGIC.1;
     let position = u64::from_le_bytes(bytes.get(POSITION)?.try_into().ok()?);
-    is_page.then(|| position..position + bytes.len() as u64)
+    // Others' bytes may begin so by chance.
+    let end = position.checked_add(bytes.len() as u64)?;
+    is_page.then_some(position..end)
 }
 
 /// The writes of the log's files, by their names.

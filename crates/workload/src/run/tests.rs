@@ -44,7 +44,7 @@ async fn replay(database: &Database, trace: &Rc<Trace>) -> Result<Replay> {
 }
 
 fn references(database: &Database) -> u64 {
-    database.statistics().references().iter().map(|seen| seen.hits + seen.misses).sum()
+    database.statistics().references().iter().map(|seen| seen.hits + seen.misses()).sum()
 }
 
 /// Transactions, responses and references of each batch.

@@ -40,7 +40,7 @@ impl Transaction {
                 return Ok(Looked::Enough);
             }
             if !cursor.locks {
-                self.state.depend_on(engine.versions.present());
+                self.note_unlocked();
             }
             let is_within_leaf = cursor.is_within_leaf;
             let place = (is_within_leaf, self.refer_to_leaf(cursor).await?);
