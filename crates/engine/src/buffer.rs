@@ -149,6 +149,8 @@ pub struct Buffer {
     /// Which devices do not answer writes.
     silence: Silence,
     near: NearMemory,
+    /// The farthest place of what the present reference has used first.
+    found: Rc<Cell<FoundIn>>,
 }
 
 /// How many frames are allocated at once for pages that stay for good.
@@ -165,6 +167,7 @@ impl Buffer {
         let frames = executor.frames(settings.frames, settings.page_size)?;
         let pool = Pool::new(frames, settings.page_size, settings.replacement);
         let buffer = Rc::new(Buffer {
+            found: pool.found(),
             executor: executor.clone(),
             log: OnceCell::new(),
             settings,
@@ -200,6 +203,18 @@ impl Buffer {
     /// From now on pages are written only after the log.
     pub fn set_log(&self, log: Rc<Log>) {
         assert!(self.log.set(log).is_ok(), "a buffer has one log");
+    }
+
+    /// A reference begins: what others have used before it is charged to them, or to none.
+    #[inline]
+    pub fn begin_reference(&self) {
+        self.found.set(FoundIn::Memory);
+    }
+
+    /// The farthest place where pages came from that were used first since [`Buffer::begin_reference`].
+    #[inline]
+    pub fn found(&self) -> FoundIn {
+        self.found.get()
     }
 
     /// The pool, for synchronous work between two waits.
@@ -268,7 +283,7 @@ impl Buffer {
             space.restart_statistics();
         }
         self.levels().from_top().for_each(|tiers| tiers.restart_statistics());
-        self.pool.borrow_mut().forget_sources();
+        self.pool.borrow().forget_sources();
     }
 
     /// Resolves what a synchronous function lacked, which uses pages in this pattern. A page comes pinned; its frame joins `pins`.

@@ -229,6 +229,15 @@ impl Statistics {
     /// Counts a reference to a partition's object.
     #[inline]
     pub fn count_reference(&self, partition: usize, found: FoundIn) {
+        if found == FoundIn::Memory {
+            self.references.borrow_mut()[partition].hits += 1;
+        } else {
+            self.count_miss(partition, found);
+        }
+    }
+
+    #[cold]
+    fn count_miss(&self, partition: usize, found: FoundIn) {
         let references = &mut self.references.borrow_mut()[partition];
         let counter = match found {
             FoundIn::Memory => &mut references.hits,

@@ -6,11 +6,15 @@ pub const KEPT_BYTES_MAX: usize = 1 << 20;
 /// Empties a vector. Its memory stays for its next use, unless it is much.
 #[inline]
 pub fn empty_for_reuse<T>(vector: &mut Vec<T>) {
+    vector.clear();
     if vector.capacity() > const { KEPT_BYTES_MAX / size_of::<T>() } {
-        *vector = Vec::new();
-    } else {
-        vector.clear();
+        give_back(vector);
     }
+}
+
+#[cold]
+fn give_back<T>(vector: &mut Vec<T>) {
+    *vector = Vec::new();
 }
 
 /// The memory of a vector, used or not, in bytes.

@@ -166,6 +166,9 @@ impl Pool {
     fn take_back(&mut self, frame: u32, bytes: Frame) {
         if frame < self.replaceable {
             self.frames.put(frame as usize, bytes);
+            if self.sources.is_unused(frame) {
+                self.frames.mark(frame as usize);
+            }
         } else {
             self.lasting_frames[(frame - self.replaceable) as usize] = Some(bytes);
         }
@@ -335,7 +338,7 @@ impl Pool {
             departure(self.page_of(frame), self.bytes(frame));
         }
         self.note_floor(frame);
-        self.sources.forget(frame);
+        self.forget_source(frame);
         let slot = &mut self.slots[frame as usize];
         slot.state = FrameState::Free;
         self.table.remove(slot.page);
@@ -385,7 +388,7 @@ impl Pool {
 
     fn empty(&mut self, frame: u32) {
         self.note_floor(frame);
-        self.sources.forget(frame);
+        self.forget_source(frame);
         let slot = &mut self.slots[frame as usize];
         self.dirty -= usize::from(std::mem::take(&mut slot.dirty));
         slot.state = FrameState::Free;
@@ -424,7 +427,7 @@ impl Pool {
     /// The read into the frame failed: the frame is free again.
     pub fn load_failed(&mut self, frame: u32, bytes: Frame, woken: &mut Vec<TaskId>) {
         self.take_back(frame, bytes);
-        self.sources.forget(frame);
+        self.forget_source(frame);
         let slot = &mut self.slots[frame as usize];
         slot.state = FrameState::Free;
         self.table.remove(slot.page);
@@ -533,16 +536,9 @@ impl Pages for Pool {
     #[inline]
     fn page(&self, id: PageId) -> Result<&[u8], Need> {
         let frame = self.table.get(id).ok_or(Need::Page(id))?;
-        match self.frame_bytes(frame) {
-            Some(bytes) => {
-                if frame < self.replaceable {
-                    self.replacement.touch(frame);
-                    self.sources.note_use(frame);
-                }
-                Ok(bytes)
-            }
-            None => Err(Need::Page(id)),
-        }
+        let Some(bytes) = self.frames.get_unmarked(frame as usize) else { return self.page_apart(id, frame) };
+        self.replacement.touch(frame);
+        Ok(bytes)
     }
 
     #[inline]

@@ -42,7 +42,7 @@ async fn make_ready(engine: &Rc<Engine>) -> Result<()> {
     checkpoint::log_whole_catalog(engine);
     engine.core.buffer.bring_residents().await?;
     // What the opening has read is charged to no reference.
-    engine.core.buffer.pool().borrow_mut().forget_sources();
+    engine.core.buffer.pool().borrow().forget_sources();
     Ok(())
 }
 

@@ -50,13 +50,13 @@ impl Core {
     /// A reference begins whose first attempt is a call of its caller's.
     #[inline]
     pub(crate) fn begin_reference(&self) {
-        self.buffer.pool().borrow().begin_reference();
+        self.buffer.begin_reference();
     }
 
     /// The reference has succeeded at its first attempt: it counts.
     #[inline]
     pub(crate) fn count_reference(&self, partition: PartitionId) {
-        let found = self.buffer.pool().borrow().take_found();
+        let found = self.buffer.found();
         self.statistics.count_reference(usize::from(partition.0), found);
     }
 
@@ -76,18 +76,38 @@ impl Core {
         self.begin_reference();
         let value = match attempt() {
             Ok(value) => value,
-            Err(Need::Fail(error)) => return Err(*error),
-            Err(need) => {
-                let (value, by) = self.resolve(need, Pattern::Random, attempt).await?;
-                *found = by.found.max(*found);
-                value
-            }
+            Err(need) => self.resolve_step_after(need, found, attempt).await?,
         };
-        *found = self.buffer.pool().borrow().take_found().max(*found);
-        if is_done(&value) {
+        self.end_step(partition, found, is_done(&value));
+        Ok(value)
+    }
+
+    /// As [`Core::resolve_step`], after a first attempt that lacked something, for a caller that ends the step.
+    ///
+    /// # Errors
+    /// As there.
+    #[cold]
+    pub(crate) async fn resolve_step_after<T>(
+        &self,
+        need: Need,
+        found: &mut FoundIn,
+        attempt: impl FnMut() -> Result<T, Need>,
+    ) -> Result<T> {
+        if let Need::Fail(error) = need {
+            return Err(*error);
+        }
+        let (value, by) = self.resolve(need, Pattern::Random, attempt).await?;
+        *found = by.found.max(*found);
+        Ok(value)
+    }
+
+    /// A step of a reference has succeeded. The reference counts if it is done.
+    #[inline]
+    pub(crate) fn end_step(&self, partition: PartitionId, found: &mut FoundIn, is_done: bool) {
+        *found = self.buffer.found().max(*found);
+        if is_done {
             self.statistics.count_reference(usize::from(partition.0), *found);
         }
-        Ok(value)
     }
 
     /// As [`Core::resolve_step`], for a share of a scan: the pages of all but its first one are used in sequence, and what is of the
@@ -112,7 +132,7 @@ impl Core {
                 self.resolve(need, pattern, attempt).await?
             }
         };
-        *found = self.buffer.pool().borrow().take_found().max(by.found).max(*found);
+        *found = self.buffer.found().max(by.found).max(*found);
         if !is_within_leaf && is_done(&value) {
             self.statistics.count_reference(usize::from(partition.0), std::mem::take(found));
         }
@@ -162,7 +182,7 @@ impl Core {
         mut attempt: impl FnMut() -> Result<T, Need>,
     ) -> Result<(T, Resolved)> {
         let buffer = &self.buffer;
-        let mut by = Resolved { fetched: false, found: buffer.pool().borrow().take_found() };
+        let mut by = Resolved { fetched: false, found: buffer.found() };
         let mut pins = Pins::new(buffer);
         let began = self.executor.now();
         let result = loop {
@@ -173,7 +193,7 @@ impl Core {
             pins.begin_attempt();
             self.begin_reference();
             let attempted = attempt();
-            by.found = by.found.max(buffer.pool().borrow().take_found());
+            by.found = by.found.max(buffer.found());
             match attempted {
                 Ok(value) => break Ok((value, by)),
                 Err(other) => need = other,

@@ -78,10 +78,18 @@ impl Transaction {
             return Err(Error::TooLarge { what: "a record", found: record.len(), limit, partition });
         }
         let (rules, mut place, mut from) = ((found.locking, blocking_factor), None, FoundIn::default());
-        let engine = self.engine.clone();
         loop {
-            let append = || self.try_append(partition, record, rules, &mut place);
-            match engine.core.resolve_step(partition, &mut from, LockStep::is_done, append).await? {
+            self.engine.core.begin_reference();
+            let step = match self.try_append(partition, record, rules, &mut place) {
+                Ok(step) => step,
+                Err(need) => {
+                    let engine = self.engine.clone();
+                    let attempt = || self.try_append(partition, record, rules, &mut place);
+                    engine.core.resolve_step_after(need, &mut from, attempt).await?
+                }
+            };
+            self.engine.core.end_step(partition, &mut from, step.is_done());
+            match step {
                 LockStep::Done(position) => {
                     self.trace_access(position.page, position.slot, true);
                     return Ok(position);
